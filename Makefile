@@ -1,0 +1,110 @@
+# ggufd: see README.md. `make`, `make run`, `make test`; `make help` lists the rest.
+MODE ?= release
+CC ?= gcc
+BUILD := build/$(MODE)
+PREFIX ?= /usr/local
+VERSION := 0.1.0
+
+PACKAGES := libmicrohttpd libuv libcjson check
+DEBIAN_PACKAGES := gcc make pkg-config libc6-dev libmicrohttpd-dev libcjson-dev libuv1-dev check curl nginx-light
+
+WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef -Werror
+HARDENING := -fstack-protector-strong -fPIE
+# Bits are promised: the compiler must not fuse a multiplication and an addition. No -march: tiers are chosen at run time.
+CFLAGS_ALL := -std=c11 -D_GNU_SOURCE -DGGUFD_VERSION='"$(VERSION)"' -I. -pthread -g -ffp-contract=off -fno-math-errno \
+              -fno-strict-aliasing -MMD -MP $(WARNINGS) $(HARDENING)
+LDFLAGS_ALL := -pie -pthread -Wl,-z,relro,-z,now,-z,noexecstack
+ifeq ($(MODE),release)
+CFLAGS_ALL += -O2 -D_FORTIFY_SOURCE=2
+else ifeq ($(MODE),debug)
+CFLAGS_ALL += -O0
+else ifeq ($(MODE),asan)
+CFLAGS_ALL += -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+LDFLAGS_ALL += -fsanitize=address,undefined
+else ifeq ($(MODE),tsan)
+CFLAGS_ALL += -O1 -fsanitize=thread -fno-omit-frame-pointer
+LDFLAGS_ALL += -fsanitize=thread
+else
+$(error MODE=$(MODE): use release, debug, asan or tsan)
+endif
+ifneq ($(findstring x86_64,$(shell $(CC) -dumpmachine)),)
+CFLAGS_ALL += -fcf-protection
+endif
+
+PKG_CFLAGS = $(shell pkg-config --cflags $(PACKAGES) 2>/dev/null)
+DAEMON_LIBS = $(shell pkg-config --libs libmicrohttpd libuv libcjson 2>/dev/null)
+TEST_LIBS = $(shell pkg-config --libs check 2>/dev/null)
+
+SOURCES := $(wildcard engine/*.c engine/*/*.c proto/*.c daemon/*.c)
+LIBRARY_SOURCES := $(filter-out daemon/main.c,$(SOURCES))
+SUPPORT_SOURCES := $(wildcard tests/support/*.c)
+SUITE_SOURCES := $(wildcard tests/unit/test_*.c tests/http/test_*.c)
+TOOL_SOURCES := $(wildcard tests/tools/*.c)
+BENCH_SOURCES := $(wildcard bench/*.c)
+object = $(patsubst %.c,$(BUILD)/%.o,$(1))
+SUITES := $(patsubst %.c,$(BUILD)/%,$(SUITE_SOURCES))
+TOOLS := $(patsubst %.c,$(BUILD)/%,$(TOOL_SOURCES))
+BENCHES := $(patsubst %.c,$(BUILD)/%,$(BENCH_SOURCES))
+
+.PHONY: all deps run test test-build test-one lint bench install clean help
+.DEFAULT_GOAL := all
+.SECONDARY:
+
+all: $(BUILD)/ggufd
+	@ln -sf $(MODE)/ggufd build/ggufd
+
+help:
+	@sed -n 's/^## //p' $(MAKEFILE_LIST)
+
+## make [MODE=release|debug|asan|tsan] [CC=gcc|clang]   build build/MODE/ggufd (build/ggufd points to it)
+## make run [MODEL=file.gguf]        build and serve a model on 127.0.0.1:8080
+## make test                         all tests, twice: release and with ASan+UBSan
+## make test-one SUITE=name          one suite in MODE
+## make bench                        benchmarks; PEER=DIR compares with a peer
+## make install [DESTDIR=] [PREFIX=/usr/local]
+## make deps                         install missing Debian packages
+deps:
+	@sh tests/deps.sh $(DEBIAN_PACKAGES)
+
+$(BUILD)/libggufd.a: $(call object,$(LIBRARY_SOURCES))
+	@rm -f $@
+	@ar rcs $@ $^
+
+$(BUILD)/ggufd: $(call object,$(wildcard daemon/main.c)) $(BUILD)/libggufd.a
+	$(CC) $(LDFLAGS_ALL) $(LDFLAGS) -o $@ $^ $(DAEMON_LIBS) -lm
+
+$(BUILD)/%.o: %.c
+	@mkdir -p $(@D)
+	@echo "  CC $<"
+	@$(CC) $(CFLAGS_ALL) $(PKG_CFLAGS) $(CFLAGS) -c -o $@ $<
+
+$(BUILD)/tests/%: $(BUILD)/tests/%.o $(call object,$(SUPPORT_SOURCES)) $(BUILD)/libggufd.a
+	@$(CC) $(LDFLAGS_ALL) $(LDFLAGS) -o $@ $^ $(DAEMON_LIBS) $(TEST_LIBS) -lm
+
+$(BUILD)/bench/%: $(BUILD)/bench/%.o $(call object,$(SUPPORT_SOURCES)) $(BUILD)/libggufd.a
+	@$(CC) $(LDFLAGS_ALL) $(LDFLAGS) -o $@ $^ $(DAEMON_LIBS) $(TEST_LIBS) -lm
+
+test-build: $(SUITES) $(TOOLS) $(if $(wildcard daemon/main.c),$(BUILD)/ggufd)
+
+test-one: $(filter %/test_$(SUITE),$(SUITES)) $(if $(wildcard daemon/main.c),$(BUILD)/ggufd)
+	@sh tests/run.sh $(MODE) $(filter %/test_$(SUITE),$(SUITES))
+
+test: deps
+	@$(MAKE) --no-print-directory MODE=release all test-build
+	@$(MAKE) --no-print-directory MODE=asan test-build
+	@sh tests/run.sh "release asan" $(SUITE_SOURCES)
+
+run: deps all
+	@sh tests/serve.sh build/ggufd $(MODEL)
+
+bench: $(BENCHES)
+	@sh bench/run.sh $(BUILD) $(PEER)
+
+install: all
+	install -Dm755 $(BUILD)/ggufd $(DESTDIR)$(PREFIX)/bin/ggufd
+
+clean:
+	rm -rf build
+
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+-include $(wildcard */module.mk)

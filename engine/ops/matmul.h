@@ -1,0 +1,38 @@
+/* Matrix products of a stored weight matrix with a batch of activations, in the exact order of every format.
+ *
+ * A worker encodes its share of the activations once (all products that share x and a layout share the encoding),
+ * and after a barrier computes its share of the rows. Bits do not depend on tier, thread count or batch split. */
+#ifndef GGUFD_OPS_MATMUL_H
+#define GGUFD_OPS_MATMUL_H
+
+#include <stddef.h>
+
+#include "engine/quant/quant.h"
+
+/* A weight matrix as bound from the file: n_rows rows of n_cols elements. */
+struct matrix {
+    const struct format *format;
+    const void *data;
+    const void *data_end; /* end of readable memory behind it */
+    size_t n_cols, n_rows;
+};
+
+/* Layout the activations must have for products of this matrix with n_tokens tokens on this tier. */
+const struct activation_layout *matmul_layout(const struct matrix *w, enum cpu_tier tier, size_t n_tokens);
+
+/* Scratch one worker needs. */
+size_t matmul_scratch_bytes(const struct matrix *w, enum cpu_tier tier, size_t n_tokens);
+
+/* This worker's share of tokens for encoding: [*begin, *end), multiples of the layout's token tile. */
+void matmul_encode_share(const struct activation_layout *layout, size_t n_tokens, unsigned worker,
+                         unsigned n_workers, size_t *begin, size_t *end);
+
+/* This worker's share of rows: contiguous, multiples of the kernel's row tile. */
+void matmul_row_share(const struct matrix *w, enum cpu_tier tier, size_t n_tokens, unsigned worker,
+                      unsigned n_workers, size_t *begin, size_t *end);
+
+/* y[t * y_stride + r] for r in [row_begin, row_end), all n_tokens; x in matmul_layout()'s layout. */
+void matmul(const struct matrix *w, enum cpu_tier tier, const void *x, size_t n_tokens, size_t row_begin,
+            size_t row_end, float *y, size_t y_stride, void *scratch);
+
+#endif

@@ -8,7 +8,7 @@ VERSION := 0.1.0
 PACKAGES := libmicrohttpd libuv libcjson check
 DEBIAN_PACKAGES := gcc make pkg-config libc6-dev libmicrohttpd-dev libcjson-dev libuv1-dev check curl nginx-light
 
-WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef -Wno-format-truncation -Werror
+WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef -Wno-unknown-warning-option -Wno-format-truncation -Werror
 HARDENING := -fstack-protector-strong -fPIE
 # Bits are promised: the compiler must not fuse a multiplication and an addition. No -march: tiers are chosen at run time.
 CFLAGS_ALL := -std=c11 -D_GNU_SOURCE -DGGUFD_VERSION='"$(VERSION)"' -I. -pthread -g -ffp-contract=off -fno-math-errno \

@@ -1,0 +1,43 @@
+/* Causal attention of a batch of query rows over the KV cache, in the reference's order of sums.
+ *
+ * Query row t stands at position `position + t` and sees the keys 0..position + t, which must be in the cache already.
+ * Any head size; n_heads must be a multiple of the cache's heads. */
+#ifndef GGUFD_OPS_ATTENTION_H
+#define GGUFD_OPS_ATTENTION_H
+
+#include <stddef.h>
+
+#include "engine/cpu/cpu.h"
+#include "engine/kv/kv.h"
+
+struct attention {
+    const struct kv *kv;
+    size_t layer, n_heads;
+    size_t position, n_tokens;
+    const float *q;     /* [n_tokens][q_stride], rotated, not scaled; heads adjacent */
+    float *out;         /* [n_tokens][out_stride], heads adjacent; may not be q */
+    size_t q_stride, out_stride;
+};
+
+/* Scratch one worker needs for up to n_tokens query rows and any position of the cache; a multiple of 64. The scratch
+ * must be aligned to 64 bytes. */
+size_t attention_scratch_bytes(const struct kv_config *config, size_t n_heads, size_t n_tokens);
+
+/* This worker's share of the whole: calls attention_rows on disjoint pieces; all workers together cover everything. */
+void attention_share(enum cpu_tier tier, const struct attention *a, unsigned worker, unsigned n_workers,
+                     void *scratch);
+
+/* Heads [head_begin, head_end) of query rows [token_begin, token_end). */
+void attention_rows(enum cpu_tier tier, const struct attention *a, size_t head_begin, size_t head_end,
+                    size_t token_begin, size_t token_end, void *scratch);
+
+/* Stores this worker's share of n_tokens rows of K (rotated) and V in the cache, from position on. Rows as in q. */
+struct attention_store {
+    struct kv *kv;
+    size_t layer, position, n_tokens;
+    const float *k, *v;
+    size_t k_stride, v_stride;
+};
+void attention_store_share(enum cpu_tier tier, const struct attention_store *s, unsigned worker, unsigned n_workers);
+
+#endif

@@ -1,0 +1,33 @@
+/* BF16: the upper half of a float. Products round to float (they may overflow or underflow); the sum is double, in index order. */
+#include "engine/quant/activation.h"
+
+static void bf16_dequantize(const void *row, float *out, size_t n)
+{
+    const char *w = row;
+    for (size_t i = 0; i < n; i++)
+        out[i] = bf16_to_float(load_u16(w + i * sizeof(uint16_t)));
+}
+
+static float bf16_dot(const void *row, const void *act, size_t n)
+{
+    const char *w = row;
+    const uint16_t *x = act;
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += (double)(bf16_to_float(load_u16(w + i * sizeof(uint16_t))) * bf16_to_float(x[i]));
+    return (float)sum;
+}
+
+SCALAR_KERNEL(bf16, ACT_BF16)
+
+const struct format format_bf16 = {
+    .id = 30,
+    .name = "BF16",
+    .block_elements = 1,
+    .block_bytes = sizeof(uint16_t),
+    .activation = ACT_BF16,
+    .dequantize = bf16_dequantize,
+    .dot = bf16_dot,
+    .decode = {[TIER_SCALAR] = SCALAR(bf16, ACT_BF16)},
+    .prefill = {[TIER_SCALAR] = SCALAR(bf16, ACT_BF16)},
+};

@@ -1,0 +1,33 @@
+/* F16: IEEE half precision. Products of two such values are exact in float; the sum is double, in index order. */
+#include "engine/quant/activation.h"
+
+static void f16_dequantize(const void *row, float *out, size_t n)
+{
+    const char *w = row;
+    for (size_t i = 0; i < n; i++)
+        out[i] = f16_to_float(load_u16(w + i * sizeof(uint16_t)));
+}
+
+static float f16_dot(const void *row, const void *act, size_t n)
+{
+    const char *w = row;
+    const uint16_t *x = act;
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += (double)(f16_to_float(load_u16(w + i * sizeof(uint16_t))) * f16_to_float(x[i]));
+    return (float)sum;
+}
+
+SCALAR_KERNEL(f16, ACT_F16)
+
+const struct format format_f16 = {
+    .id = 1,
+    .name = "F16",
+    .block_elements = 1,
+    .block_bytes = sizeof(uint16_t),
+    .activation = ACT_F16,
+    .dequantize = f16_dequantize,
+    .dot = f16_dot,
+    .decode = {[TIER_SCALAR] = SCALAR(f16, ACT_F16)},
+    .prefill = {[TIER_SCALAR] = SCALAR(f16, ACT_F16)},
+};

@@ -1,0 +1,50 @@
+/* Q4_0: 32 nibbles minus 8 and an F16 scale. The dot multiplies the integer sum by the two scales one after the other,
+ * unlike the other formats of this family. */
+#include "engine/quant/block32.h"
+
+struct block_q4_0 {
+    uint8_t d[2];
+    uint8_t nibbles[16];
+};
+_Static_assert(sizeof(struct block_q4_0) == 18, "Q4_0 block");
+
+static void q4_0_unpack(const void *block, struct block32 *out)
+{
+    const struct block_q4_0 *b = block;
+    out->d = f16_to_float(load_u16(b->d));
+    nibbles_unpack(b->nibbles, out->q);
+    for (int i = 0; i < 32; i++)
+        out->q[i] = (int8_t)(out->q[i] - 8);
+}
+
+static void q4_0_dequantize(const void *row, float *out, size_t n)
+{
+    block32_dequantize(row, out, n, sizeof(struct block_q4_0), q4_0_unpack);
+}
+
+static float q4_0_dot(const void *row, const void *act, size_t n)
+{
+    const struct block_q4_0 *w = row;
+    const struct act_q8_0 *a = act;
+    struct block32 block;
+    float r = 0;
+    for (size_t b = 0; b < n / 32; b++) {
+        q4_0_unpack(&w[b], &block);
+        r += ((float)block32_sum(block.q, a[b].q) * block.d) * f16_to_float(a[b].d);
+    }
+    return r;
+}
+
+SCALAR_KERNEL(q4_0, ACT_Q8_0)
+
+const struct format format_q4_0 = {
+    .id = 2,
+    .name = "Q4_0",
+    .block_elements = 32,
+    .block_bytes = sizeof(struct block_q4_0),
+    .activation = ACT_Q8_0,
+    .dequantize = q4_0_dequantize,
+    .dot = q4_0_dot,
+    .decode = {[TIER_SCALAR] = SCALAR(q4_0, ACT_Q8_0)},
+    .prefill = {[TIER_SCALAR] = SCALAR(q4_0, ACT_Q8_0)},
+};

@@ -20,11 +20,11 @@ struct matrix {
 /* Layout the activations must have for products of this matrix with n_tokens tokens on this tier. */
 const struct activation_layout *matmul_layout(const struct matrix *w, enum cpu_tier tier, size_t n_tokens);
 
-/* Scratch one worker needs; 64-byte aligned, contents free between calls. The activations' buffer is 64-byte aligned too. */
+/* Scratch one worker needs; 64-byte aligned, contents free between calls. So is the activations' buffer. */
 size_t matmul_scratch_bytes(const struct matrix *w, enum cpu_tier tier, size_t n_tokens);
 
-/* This worker's share of tokens for encoding: [*begin, *end), begin a multiple of the layout's token tile. A share may be
- * empty. Tokens behind n_tokens up to the tile's end are filled by the share that holds the last token. */
+/* This worker's share of tokens for encoding: [*begin, *end), begin a multiple of the layout's token tile. A share may
+ * be empty. Tokens behind n_tokens up to the tile's end are filled by the share that holds the last token. */
 void matmul_encode_share(const struct activation_layout *layout, size_t n_tokens, unsigned worker,
                          unsigned n_workers, size_t *begin, size_t *end);
 

@@ -17,7 +17,7 @@ float math_powf(float x, float y);
 /* e^x: the exponential of elements that do not fill a group of four. */
 float math_expf(float x);
 
-/* The 4-lane exponential of softmax and SiLU, one lane of it; -inf gives 0, +inf and NaN give NaN. */
+/* The 4-lane exponential of softmax and SiLU, one lane of it; -inf gives 0, NaN gives NaN. */
 float math_pexp(float x);
 
 /* Natural logarithm in double, good to about one unit in the last place; -inf for 0, NaN for negative x. */

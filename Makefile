@@ -106,5 +106,7 @@ install: all
 clean:
 	rm -rf build
 
+$(BUILD)/daemon/page.o: daemon/page.html
+
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 -include $(wildcard */module.mk)

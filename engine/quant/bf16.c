@@ -1,4 +1,4 @@
-/* BF16: the upper half of a float. Products round to float (they may overflow or underflow); the sum is double, in index order. */
+/* BF16: the upper half of a float. Products round to float; the sum is double, in index order. */
 #include "engine/quant/activation.h"
 
 static void bf16_dequantize(const void *row, float *out, size_t n)

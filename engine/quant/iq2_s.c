@@ -1,0 +1,47 @@
+/* IQ2_S: per 8 weights a 10-bit grid index and eight signs; 4-bit scales of 16 weights; an F16 scale. */
+#include "engine/quant/grid.h"
+
+struct block_iq2_s {
+    uint8_t d[2];
+    uint8_t index[32];
+    uint8_t signs[32];
+    uint8_t index_high[8];
+    uint8_t scales[8];
+};
+_Static_assert(sizeof(struct block_iq2_s) == 82, "IQ2_S block");
+
+static void iq2_s_unpack(const void *block, struct superblock *out)
+{
+    const struct block_iq2_s *b = block;
+    out->d = f16_to_float(load_u16(b->d));
+    for (int j = 0; j < 16; j++)
+        out->scale[j] = (int16_t)(2 * (b->scales[j / 2] >> 4 * (j % 2) & 15) + 1);
+    for (int g = 0; g < 32; g++) {
+        int index = b->index[g] + 256 * (b->index_high[g / 4] >> 2 * (g % 4) & 3);
+        grid_unpack(grid_iq2_s[index], b->signs[g], 8, out->q + 8 * g);
+    }
+}
+
+static void iq2_s_dequantize(const void *row, float *out, size_t n)
+{
+    superblock_dequantize(row, out, n, sizeof(struct block_iq2_s), iq2_s_unpack, 0.125f);
+}
+
+static float iq2_s_dot(const void *row, const void *act, size_t n)
+{
+    return superblock_dot(row, act, n, sizeof(struct block_iq2_s), iq2_s_unpack, 0.125f);
+}
+
+SCALAR_KERNEL(iq2_s, ACT_Q8_K)
+
+const struct format format_iq2_s = {
+    .id = 22,
+    .name = "IQ2_S",
+    .block_elements = 256,
+    .block_bytes = sizeof(struct block_iq2_s),
+    .activation = ACT_Q8_K,
+    .dequantize = iq2_s_dequantize,
+    .dot = iq2_s_dot,
+    .decode = {[TIER_SCALAR] = SCALAR(iq2_s, ACT_Q8_K)},
+    .prefill = {[TIER_SCALAR] = SCALAR(iq2_s, ACT_Q8_K)},
+};

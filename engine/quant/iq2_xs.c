@@ -1,0 +1,45 @@
+/* IQ2_XS: per 8 weights a 9-bit grid index and seven signs; 4-bit scales of 16 weights; an F16 scale. */
+#include "engine/quant/grid.h"
+
+struct block_iq2_xs {
+    uint8_t d[2];
+    uint8_t index_signs[32][2];
+    uint8_t scales[8];
+};
+_Static_assert(sizeof(struct block_iq2_xs) == 74, "IQ2_XS block");
+
+static void iq2_xs_unpack(const void *block, struct superblock *out)
+{
+    const struct block_iq2_xs *b = block;
+    out->d = f16_to_float(load_u16(b->d));
+    for (int j = 0; j < 16; j++)
+        out->scale[j] = (int16_t)(2 * (b->scales[j / 2] >> 4 * (j % 2) & 15) + 1);
+    for (int g = 0; g < 32; g++) {
+        unsigned word = load_u16(b->index_signs[g]);
+        grid_unpack(grid_iq2_xs[word & 511], signs_of_seven(word >> 9), 8, out->q + 8 * g);
+    }
+}
+
+static void iq2_xs_dequantize(const void *row, float *out, size_t n)
+{
+    superblock_dequantize(row, out, n, sizeof(struct block_iq2_xs), iq2_xs_unpack, 0.125f);
+}
+
+static float iq2_xs_dot(const void *row, const void *act, size_t n)
+{
+    return superblock_dot(row, act, n, sizeof(struct block_iq2_xs), iq2_xs_unpack, 0.125f);
+}
+
+SCALAR_KERNEL(iq2_xs, ACT_Q8_K)
+
+const struct format format_iq2_xs = {
+    .id = 17,
+    .name = "IQ2_XS",
+    .block_elements = 256,
+    .block_bytes = sizeof(struct block_iq2_xs),
+    .activation = ACT_Q8_K,
+    .dequantize = iq2_xs_dequantize,
+    .dot = iq2_xs_dot,
+    .decode = {[TIER_SCALAR] = SCALAR(iq2_xs, ACT_Q8_K)},
+    .prefill = {[TIER_SCALAR] = SCALAR(iq2_xs, ACT_Q8_K)},
+};

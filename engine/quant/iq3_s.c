@@ -1,0 +1,47 @@
+/* IQ3_S: per 4 weights a 9-bit grid index and four signs; 4-bit scales of 32 weights; an F16 scale. */
+#include "engine/quant/grid.h"
+
+struct block_iq3_s {
+    uint8_t d[2];
+    uint8_t index[64];
+    uint8_t index_high[8];
+    uint8_t signs[32];
+    uint8_t scales[4];
+};
+_Static_assert(sizeof(struct block_iq3_s) == 110, "IQ3_S block");
+
+static void iq3_s_unpack(const void *block, struct superblock *out)
+{
+    const struct block_iq3_s *b = block;
+    out->d = f16_to_float(load_u16(b->d));
+    for (int j = 0; j < 16; j++)
+        out->scale[j] = (int16_t)(2 * (b->scales[j / 4] >> 4 * (j / 2 % 2) & 15) + 1);
+    for (int g = 0; g < 64; g++) {
+        int index = b->index[g] + 256 * (b->index_high[g / 8] >> g % 8 & 1);
+        grid_unpack(grid_iq3_s[index], (unsigned)b->signs[g / 2] >> 4 * (g % 2), 4, out->q + 4 * g);
+    }
+}
+
+static void iq3_s_dequantize(const void *row, float *out, size_t n)
+{
+    superblock_dequantize(row, out, n, sizeof(struct block_iq3_s), iq3_s_unpack, 1);
+}
+
+static float iq3_s_dot(const void *row, const void *act, size_t n)
+{
+    return superblock_dot(row, act, n, sizeof(struct block_iq3_s), iq3_s_unpack, 1);
+}
+
+SCALAR_KERNEL(iq3_s, ACT_Q8_K)
+
+const struct format format_iq3_s = {
+    .id = 21,
+    .name = "IQ3_S",
+    .block_elements = 256,
+    .block_bytes = sizeof(struct block_iq3_s),
+    .activation = ACT_Q8_K,
+    .dequantize = iq3_s_dequantize,
+    .dot = iq3_s_dot,
+    .decode = {[TIER_SCALAR] = SCALAR(iq3_s, ACT_Q8_K)},
+    .prefill = {[TIER_SCALAR] = SCALAR(iq3_s, ACT_Q8_K)},
+};

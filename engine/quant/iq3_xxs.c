@@ -1,0 +1,47 @@
+/* IQ3_XXS: a grid index per 4 weights; per 32 weights four times seven signs and a 4-bit scale; an F16 scale. */
+#include "engine/quant/grid.h"
+
+struct block_iq3_xxs {
+    uint8_t d[2];
+    uint8_t index[64];
+    uint8_t signs_scale[8][4];
+};
+_Static_assert(sizeof(struct block_iq3_xxs) == 98, "IQ3_XXS block");
+
+static void iq3_xxs_unpack(const void *block, struct superblock *out)
+{
+    const struct block_iq3_xxs *b = block;
+    out->d = f16_to_float(load_u16(b->d));
+    for (int j = 0; j < 8; j++) {
+        uint32_t word = load_u32(b->signs_scale[j]);
+        out->scale[2 * j] = out->scale[2 * j + 1] = (int16_t)(2 * (word >> 28) + 1);
+        for (int g = 0; g < 8; g++) {
+            unsigned signs = signs_of_seven(word >> 7 * (g / 2) & 127);
+            grid_unpack(grid_iq3_xxs[b->index[8 * j + g]], signs >> 4 * (g % 2), 4, out->q + 32 * j + 4 * g);
+        }
+    }
+}
+
+static void iq3_xxs_dequantize(const void *row, float *out, size_t n)
+{
+    superblock_dequantize(row, out, n, sizeof(struct block_iq3_xxs), iq3_xxs_unpack, 0.25f);
+}
+
+static float iq3_xxs_dot(const void *row, const void *act, size_t n)
+{
+    return superblock_dot(row, act, n, sizeof(struct block_iq3_xxs), iq3_xxs_unpack, 0.25f);
+}
+
+SCALAR_KERNEL(iq3_xxs, ACT_Q8_K)
+
+const struct format format_iq3_xxs = {
+    .id = 18,
+    .name = "IQ3_XXS",
+    .block_elements = 256,
+    .block_bytes = sizeof(struct block_iq3_xxs),
+    .activation = ACT_Q8_K,
+    .dequantize = iq3_xxs_dequantize,
+    .dot = iq3_xxs_dot,
+    .decode = {[TIER_SCALAR] = SCALAR(iq3_xxs, ACT_Q8_K)},
+    .prefill = {[TIER_SCALAR] = SCALAR(iq3_xxs, ACT_Q8_K)},
+};

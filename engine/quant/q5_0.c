@@ -1,0 +1,43 @@
+/* Q5_0: 32 values of 5 bits (nibbles and 32 high bits) minus 16, and an F16 scale. */
+#include "engine/quant/block32.h"
+
+struct block_q5_0 {
+    uint8_t d[2];
+    uint8_t high[4];
+    uint8_t nibbles[16];
+};
+_Static_assert(sizeof(struct block_q5_0) == 22, "Q5_0 block");
+
+static void q5_0_unpack(const void *block, struct block32 *out)
+{
+    const struct block_q5_0 *b = block;
+    uint32_t high = load_u32(b->high);
+    out->d = f16_to_float(load_u16(b->d));
+    nibbles_unpack(b->nibbles, out->q);
+    for (int i = 0; i < 32; i++)
+        out->q[i] = (int8_t)(out->q[i] + (high >> i & 1 ? 0 : -16));
+}
+
+static void q5_0_dequantize(const void *row, float *out, size_t n)
+{
+    block32_dequantize(row, out, n, sizeof(struct block_q5_0), q5_0_unpack);
+}
+
+static float q5_0_dot(const void *row, const void *act, size_t n)
+{
+    return block32_dot(row, act, n, sizeof(struct block_q5_0), q5_0_unpack);
+}
+
+SCALAR_KERNEL(q5_0, ACT_Q8_0)
+
+const struct format format_q5_0 = {
+    .id = 6,
+    .name = "Q5_0",
+    .block_elements = 32,
+    .block_bytes = sizeof(struct block_q5_0),
+    .activation = ACT_Q8_0,
+    .dequantize = q5_0_dequantize,
+    .dot = q5_0_dot,
+    .decode = {[TIER_SCALAR] = SCALAR(q5_0, ACT_Q8_0)},
+    .prefill = {[TIER_SCALAR] = SCALAR(q5_0, ACT_Q8_0)},
+};

@@ -121,9 +121,15 @@ const char *suite_tmp(void)
     return tmp_dir;
 }
 
+#if defined(__has_feature) /* clang has no macro for it */
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED
+#endif
+#endif
+
 bool suite_sanitized(void)
 {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(SANITIZED)
     return true;
 #else
     return false;

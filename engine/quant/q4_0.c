@@ -1,6 +1,7 @@
 /* Q4_0: 32 nibbles minus 8 and an F16 scale. The dot multiplies the integer sum by the two scales one after the other,
  * unlike the other formats of this family. */
 #include "engine/quant/block32.h"
+#include "engine/quant/block32_avx512.h"
 
 struct block_q4_0 {
     uint8_t d[2];
@@ -37,6 +38,24 @@ static float q4_0_dot(const void *row, const void *act, size_t n)
 
 SCALAR_KERNEL(q4_0, ACT_Q8_0)
 
+#if defined(__x86_64__)
+AVX512_INLINE __m512 q4_0_terms_avx512(const uint8_t *x, const struct block32_activation *a)
+{
+    __m512i sums = block32_sums_nibbles(x + 2, sizeof(struct block_q4_0), false, _mm512_setzero_si512(), a->quads);
+    __m512 d = low_halves(block32_heads(x, sizeof(struct block_q4_0)));
+    sums = _mm512_sub_epi32(sums, _mm512_slli_epi32(load512(a->sums), 3));
+    return _mm512_mul_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sums), d), _mm512_loadu_ps(a->d));
+}
+
+AVX512_INLINE void q4_0_pack_block_avx512(const uint8_t *x, size_t row_bytes, struct block32_tile *t)
+{
+    block32_pack_nibbles(x + 2, row_bytes, nibble_table(128 - 8), t);
+    _mm512_store_ps(t->d, halves_strided(x, row_bytes));
+}
+
+BLOCK32_AVX512(q4_0, sizeof(struct block_q4_0), BLOCK32_CHAIN, BLOCK32_TILE, BLOCK32_PANEL)
+#endif
+
 const struct format format_q4_0 = {
     .id = 2,
     .name = "Q4_0",
@@ -45,6 +64,6 @@ const struct format format_q4_0 = {
     .activation = ACT_Q8_0,
     .dequantize = q4_0_dequantize,
     .dot = q4_0_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(q4_0, ACT_Q8_0)},
-    .prefill = {[TIER_SCALAR] = SCALAR(q4_0, ACT_Q8_0)},
+    .decode = {[TIER_SCALAR] = SCALAR(q4_0, ACT_Q8_0), BLOCK32_DECODE_AVX512(q4_0, q8_0)},
+    .prefill = {[TIER_SCALAR] = SCALAR(q4_0, ACT_Q8_0), BLOCK32_PREFILL_AVX512(q4_0, q8_0)},
 };

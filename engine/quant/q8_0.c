@@ -1,5 +1,6 @@
 /* Q8_0: 32 signed bytes and an F16 scale. */
 #include "engine/quant/block32.h"
+#include "engine/quant/block32_avx512.h"
 
 struct block_q8_0 {
     uint8_t d[2];
@@ -26,6 +27,22 @@ static float q8_0_dot(const void *row, const void *act, size_t n)
 
 SCALAR_KERNEL(q8_0, ACT_Q8_0)
 
+#if defined(__x86_64__)
+AVX512_INLINE __m512 q8_0_terms_avx512(const uint8_t *x, const struct block32_activation *a)
+{
+    __m512i sums = block32_sums_bytes(x + 2, sizeof(struct block_q8_0), _mm512_set1_epi8(-128), a->pairs);
+    return block32_term(sums, 7, low_halves(block32_heads(x, sizeof(struct block_q8_0))), a);
+}
+
+AVX512_INLINE void q8_0_pack_block_avx512(const uint8_t *x, size_t row_bytes, struct block32_tile *t)
+{
+    block32_pack_bytes(x + 2, row_bytes, t);
+    _mm512_store_ps(t->d, halves_strided(x, row_bytes));
+}
+
+BLOCK32_AVX512(q8_0, sizeof(struct block_q8_0), BLOCK32_PRODUCT, BLOCK32_TILE, BLOCK32_PANEL)
+#endif
+
 const struct format format_q8_0 = {
     .id = 8,
     .name = "Q8_0",
@@ -34,6 +51,6 @@ const struct format format_q8_0 = {
     .activation = ACT_Q8_0,
     .dequantize = q8_0_dequantize,
     .dot = q8_0_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(q8_0, ACT_Q8_0)},
-    .prefill = {[TIER_SCALAR] = SCALAR(q8_0, ACT_Q8_0)},
+    .decode = {[TIER_SCALAR] = SCALAR(q8_0, ACT_Q8_0), BLOCK32_DECODE_AVX512(q8_0, q8_0)},
+    .prefill = {[TIER_SCALAR] = SCALAR(q8_0, ACT_Q8_0), BLOCK32_PREFILL_AVX512(q8_0, q8_0)},
 };

@@ -1,0 +1,299 @@
+/* The formats with 32 weights per block on AVX-512: one decode loop and one tile kernel, into which a format's file
+ * puts how it loads its integers and how it combines the block's sum with the scales. */
+#ifndef GGUFD_QUANT_BLOCK32_AVX512_H
+#define GGUFD_QUANT_BLOCK32_AVX512_H
+#include "engine/quant/avx512.h"
+#if defined(__x86_64__)
+
+/* Activations of one token, for decode. All arrays hold a multiple of 16 blocks, zeros behind the last. */
+extern const struct activation_layout layout_avx512_decode_q8_0, layout_avx512_decode_q8_1;
+/* Activations of many tokens in panels of 8, block by block. */
+extern const struct activation_layout layout_avx512_panels_q8_0, layout_avx512_panels_q8_1;
+
+/* ---- one token ---- */
+
+struct block32_activation {
+    const int8_t *pairs;    /* per 16 blocks 8 x 64 bytes: blocks (0,4) (1,5) (2,6) (3,7) (8,12) (9,13) (10,14) (11,15) */
+    const int8_t *quads;    /* per 16 blocks 4 x 128 bytes, blocks (k, k+4, k+8, k+12): 4 first halves, 4 second halves */
+    const int32_t *sums;    /* of the integers of a block */
+    const float *d, *s;     /* scales; s of Q8_1 only, else zeros */
+};
+
+static inline size_t block32_padded(size_t n_cols)
+{
+    return round_up(n_cols / 32, 16);
+}
+
+static inline struct block32_activation block32_activation_at(const void *x, size_t n_cols)
+{
+    size_t n = block32_padded(n_cols);
+    const char *at = x;
+    return (struct block32_activation){
+        .pairs = (const int8_t *)at,
+        .quads = (const int8_t *)at + 32 * n,
+        .sums = (const int32_t *)(const void *)(at + 64 * n),
+        .d = (const float *)(const void *)(at + 68 * n),
+        .s = (const float *)(const void *)(at + 72 * n),
+    };
+}
+
+/* The first 4 bytes of 16 blocks in a row: F16 scale, and what follows it. */
+AVX512_INLINE __m512i block32_heads(const uint8_t *x, size_t block_bytes)
+{
+    const __m512i index = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    return _mm512_i32gather_epi32(_mm512_mullo_epi32(index, _mm512_set1_epi32((int)block_bytes)), x, 1);
+}
+
+AVX512_INLINE __m512 low_halves(__m512i dwords)
+{
+    return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(dwords));
+}
+
+AVX512_INLINE __m512 high_halves(__m512i dwords)
+{
+    return low_halves(_mm512_srli_epi32(dwords, 16));
+}
+
+/* 16 sums of u8 x s8 products, of 16 blocks whose 32 bytes begin at x, `step` apart. */
+AVX512_INLINE __m512i block32_sums_bytes(const uint8_t *x, size_t step, __m512i flip, const int8_t *pairs)
+{
+    __m512i z[8];
+    UNROLL
+    for (size_t k = 0; k < 8; k++) {
+        const uint8_t *block = x + step * (k < 4 ? k : k + 4);
+        __m512i w = _mm512_castsi256_si512(_mm256_loadu_si256((const void *)block));
+        w = _mm512_inserti64x4(w, _mm256_loadu_si256((const void *)(block + 4 * step)), 1);
+        z[k] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_xor_si512(w, flip), load512(pairs + 64 * k));
+    }
+    __m512i p = add_across(z[0], z[1], z[2], z[3]), q = add_across(z[4], z[5], z[6], z[7]);
+    return _mm512_add_epi32(_mm512_shuffle_i32x4(p, q, 0x88), _mm512_shuffle_i32x4(p, q, 0xdd));
+}
+
+/* The same for blocks of 16 bytes of nibbles; `table` maps a nibble to u8 when `map` is set. */
+AVX512_INLINE __m512i block32_sums_nibbles(const uint8_t *x, size_t step, bool map, __m512i table, const int8_t *quads)
+{
+    const __m512i low = _mm512_set1_epi8(15);
+    __m512i z[4];
+    UNROLL
+    for (size_t k = 0; k < 4; k++) {
+        __m512i w = load_lanes(x + step * k, 4 * step);
+        __m512i w0 = _mm512_and_si512(w, low), w1 = _mm512_and_si512(_mm512_srli_epi16(w, 4), low);
+        if (map) {
+            w0 = _mm512_shuffle_epi8(table, w0);
+            w1 = _mm512_shuffle_epi8(table, w1);
+        }
+        z[k] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), w0, load512(quads + 128 * k));
+        z[k] = _mm512_dpbusd_epi32(z[k], w1, load512(quads + 128 * k + 64));
+    }
+    return add_across(z[0], z[1], z[2], z[3]);
+}
+
+/* One block's addend for 16 blocks at x: `a` points at the first of them. */
+typedef __m512 block32_terms_function(const uint8_t *x, const struct block32_activation *a);
+
+AVX512_INLINE struct block32_activation block32_activation_from(const struct block32_activation *a, size_t b)
+{
+    return (struct block32_activation){a->pairs + 32 * b, a->quads + 32 * b, a->sums + b, a->d + b, a->s + b};
+}
+
+static inline size_t block32_decode_scratch(size_t n_cols, size_t block_bytes)
+{
+    size_t overread = 16 * block_bytes + 64;
+    return 16 * block32_padded(n_cols) * sizeof(float) + row_group_bytes(n_cols / 32 * block_bytes, overread);
+}
+
+/* One token: per row 16 blocks at a time, one linear stream; the blocks' terms of 16 rows are then added in order. */
+AVX512_INLINE void block32_decode(const struct product *p, size_t block_bytes, block32_terms_function *terms_of)
+{
+    size_t n = p->n_cols / 32, stride = block32_padded(p->n_cols);
+    float *terms = p->scratch;
+    uint8_t *stage = (uint8_t *)(terms + ROWS * stride);
+    const struct block32_activation a = block32_activation_at(p->x, p->n_cols);
+    for (size_t row = p->row_begin; row < p->row_end; row += ROWS) {
+        const uint8_t *rows = row_group(p, row, 16 * block_bytes + 64, stage);
+        for (size_t i = 0; i < ROWS; i++) {
+            const uint8_t *x = rows + i * p->row_bytes;
+            for (size_t b = 0; b < stride; b += 16, x += 16 * block_bytes) {
+                prefetch_stream(x, 16 * block_bytes);
+                struct block32_activation at = block32_activation_from(&a, b);
+                _mm512_store_ps(terms + i * stride + b, _mm512_maskz_mov_ps(mask_of_first(n - b), terms_of(x, &at)));
+            }
+        }
+        _mm512_mask_storeu_ps(p->y + row, row_mask(p, row), add_columns(_mm512_setzero_ps(), terms, stride, n));
+    }
+}
+
+/* (D * dx) * I, the integers stored with `1 << shift` added. */
+AVX512_INLINE __m512 block32_term(__m512i sums, unsigned shift, __m512 d, const struct block32_activation *a)
+{
+    sums = _mm512_sub_epi32(sums, _mm512_slli_epi32(load512(a->sums), shift));
+    return _mm512_mul_ps(_mm512_cvtepi32_ps(sums), _mm512_mul_ps(d, _mm512_loadu_ps(a->d)));
+}
+
+/* ---- many tokens ---- */
+
+/* Tile: per block 8 x 64 bytes, [k][row][4 elements of k], stored as q + 128; then D (and M) of the 16 rows. */
+struct block32_tile {
+    uint8_t w[8][64];
+    float d[ROWS];
+    float m[ROWS]; /* only formats with a minimum; the others' tiles end before it */
+};
+
+/* Panel: per block of 8 tokens. */
+struct block32_panel {
+    int8_t q[TOKENS][32];
+    int32_t start[TOKENS]; /* -128 times the sum of q: cancels the tile's offset */
+    float d[TOKENS];
+    float s[TOKENS]; /* Q8_1 only; the Q8_0 panels end before it */
+};
+
+enum {
+    BLOCK32_TILE = offsetof(struct block32_tile, m),
+    BLOCK32_TILE_MIN = sizeof(struct block32_tile),
+    BLOCK32_PANEL = offsetof(struct block32_panel, s),
+    BLOCK32_PANEL_MIN = sizeof(struct block32_panel),
+};
+
+/* How a block's integer sum meets the scales. */
+enum block32_rule {
+    BLOCK32_PRODUCT,    /* (D * dx) * I */
+    BLOCK32_CHAIN,      /* (I * D) * dx */
+    BLOCK32_MINIMUM     /* (D * dx) * I + M * s */
+};
+
+AVX512_INLINE __m512 block32_rule_apply(enum block32_rule rule, __m512 sum, const struct block32_tile *t,
+                                        const struct block32_panel *a, size_t token)
+{
+    __m512 d = _mm512_load_ps(t->d), dx = _mm512_set1_ps(a->d[token]);
+    if (rule == BLOCK32_CHAIN)
+        return _mm512_mul_ps(_mm512_mul_ps(sum, d), dx);
+    __m512 product = _mm512_mul_ps(sum, _mm512_mul_ps(d, dx));
+    if (rule == BLOCK32_PRODUCT)
+        return product;
+    return _mm512_add_ps(product, _mm512_mul_ps(_mm512_load_ps(t->m), _mm512_set1_ps(a->s[token])));
+}
+
+AVX512_INLINE void block32_tile_run(const struct tile_job *job, enum block32_rule rule, size_t n_tokens)
+{
+    size_t tile_bytes = rule == BLOCK32_MINIMUM ? BLOCK32_TILE_MIN : BLOCK32_TILE;
+    size_t panel_bytes = rule == BLOCK32_MINIMUM ? BLOCK32_PANEL_MIN : BLOCK32_PANEL;
+    const uint8_t *tile = job->tile, *panel = job->panel, *ahead = job->prefetch;
+    size_t step = job->prefetch_step;
+    __m512 sums[TOKENS];
+    UNROLL
+    for (size_t i = 0; i < n_tokens; i++)
+        sums[i] = _mm512_setzero_ps();
+    for (size_t b = 0; b < job->n_blocks; b++, tile += tile_bytes, panel += panel_bytes, ahead += step) {
+        const struct block32_tile *t = (const void *)tile;
+        const struct block32_panel *a = (const void *)panel;
+        prefetch_tile(ahead, step);
+        __m512i dots[TOKENS];
+        UNROLL
+        for (size_t i = 0; i < n_tokens; i++)
+            dots[i] = _mm512_set1_epi32(a->start[i]);
+        UNROLL
+        for (size_t k = 0; k < 8; k++) {
+            __m512i w = _mm512_load_si512(t->w[k]);
+            UNROLL
+            for (size_t i = 0; i < n_tokens; i++)
+                dots[i] = dot_u8_broadcast(dots[i], w, a->q[i] + 4 * k);
+        }
+        UNROLL
+        for (size_t i = 0; i < n_tokens; i++)
+            sums[i] = _mm512_add_ps(sums[i], block32_rule_apply(rule, _mm512_cvtepi32_ps(dots[i]), t, a, i));
+    }
+    store_tokens(job, sums, n_tokens);
+}
+
+/* 16 rows of 32 signed bytes -> tile. */
+AVX512_INLINE void block32_pack_bytes(const uint8_t *x, size_t row_bytes, struct block32_tile *t)
+{
+    const __m512i flip = _mm512_set1_epi8(-128);
+    UNROLL
+    for (size_t half = 0; half < 2; half++) {
+        __m512i q[4];
+        transpose_16x4(x + 16 * half, row_bytes, q);
+        UNROLL
+        for (size_t k = 0; k < 4; k++)
+            _mm512_store_si512(t->w[4 * half + k], _mm512_xor_si512(q[k], flip));
+    }
+}
+
+/* 16 rows of 16 bytes of nibbles -> tile; `table` maps a nibble to q + 128. */
+AVX512_INLINE void block32_pack_nibbles(const uint8_t *x, size_t row_bytes, __m512i table, struct block32_tile *t)
+{
+    const __m512i low = _mm512_set1_epi8(15);
+    __m512i q[4];
+    transpose_16x4(x, row_bytes, q);
+    UNROLL
+    for (size_t k = 0; k < 4; k++) {
+        _mm512_store_si512(t->w[k], _mm512_shuffle_epi8(table, _mm512_and_si512(q[k], low)));
+        __m512i high = _mm512_and_si512(_mm512_srli_epi16(q[k], 4), low);
+        _mm512_store_si512(t->w[4 + k], _mm512_shuffle_epi8(table, high));
+    }
+}
+
+/* Nibble N -> N + first, in every lane. */
+AVX512_INLINE __m512i nibble_table(int first)
+{
+    const __m512i steps = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+    return _mm512_add_epi8(steps, _mm512_set1_epi8((char)first));
+}
+
+typedef void block32_pack_function(const uint8_t *x, size_t row_bytes, struct block32_tile *t);
+
+AVX512_INLINE void block32_pack(const uint8_t *rows, size_t row_bytes, size_t n_blocks, uint8_t *tile,
+                                size_t block_bytes, size_t tile_bytes, block32_pack_function *pack)
+{
+    for (size_t b = 0; b < n_blocks; b++)
+        pack(rows + b * block_bytes, row_bytes, (struct block32_tile *)(void *)(tile + b * tile_bytes));
+}
+
+/* In a format's file, behind NAME_terms_avx512 and NAME_pack_block_avx512: its kernels on this tier. */
+#define BLOCK32_AVX512(name, bytes, rule, tile_size, panel_size)                                                    \
+    AVX512 static void name##_decode_avx512(const struct product *p)                                               \
+    {                                                                                                               \
+        block32_decode(p, bytes, name##_terms_avx512);                                                              \
+    }                                                                                                               \
+    static size_t name##_decode_scratch_avx512(size_t n_cols, size_t n_tokens)                                      \
+    {                                                                                                               \
+        (void)n_tokens;                                                                                             \
+        return block32_decode_scratch(n_cols, bytes);                                                               \
+    }                                                                                                               \
+    AVX512 static void name##_pack_avx512(const uint8_t *rows, size_t row_bytes, size_t n_blocks, uint8_t *tile)    \
+    {                                                                                                               \
+        block32_pack(rows, row_bytes, n_blocks, tile, bytes, tile_size, name##_pack_block_avx512);                  \
+    }                                                                                                               \
+    AVX512 static void name##_tile_avx512(const struct tile_job *job)                                               \
+    {                                                                                                               \
+        block32_tile_run(job, rule, TOKENS);                                                                        \
+    }                                                                                                               \
+    AVX512 static void name##_tile_few_avx512(const struct tile_job *job)                                           \
+    {                                                                                                               \
+        block32_tile_run(job, rule, TOKENS / 2);                                                                    \
+    }                                                                                                               \
+    static const struct tile_family name##_family_avx512 = {                                                        \
+        .block_elements = 32,                                                                                       \
+        .block_bytes = bytes,                                                                                       \
+        .tile_block_bytes = tile_size,                                                                              \
+        .panel_block_bytes = panel_size,                                                                            \
+        .pack = name##_pack_avx512,                                                                                 \
+        .run = name##_tile_avx512,                                                                                  \
+        .run_few = name##_tile_few_avx512,                                                                          \
+    };                                                                                                              \
+    TILES_PREFILL_AVX512(name)
+
+#define BLOCK32_DECODE_AVX512(name, act)               \
+    [TIER_AVX512] = {                                  \
+        .layout = &layout_avx512_decode_##act,         \
+        .run = name##_decode_avx512,                   \
+        .row_tile = ROWS,                              \
+        .scratch_bytes = name##_decode_scratch_avx512, \
+    },
+#define BLOCK32_PREFILL_AVX512(name, act) TILES_KERNEL_AVX512(name, layout_avx512_panels_##act)
+
+#else
+#define BLOCK32_DECODE_AVX512(name, act)
+#define BLOCK32_PREFILL_AVX512(name, act)
+#endif
+#endif

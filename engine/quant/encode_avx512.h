@@ -1,0 +1,100 @@
+/* The Q8 encodings of one block on AVX-512: the bits of engine/quant/activation.c, which also takes the rare blocks
+ * with extreme or non-finite values. */
+#ifndef GGUFD_QUANT_ENCODE_AVX512_H
+#define GGUFD_QUANT_ENCODE_AVX512_H
+#include "engine/quant/avx512.h"
+#if defined(__x86_64__)
+
+/* Magnitudes for which no reciprocal overflows, as float bits: [2^-100, 2^100], or exactly 0. */
+enum { ENCODE_BITS_MIN = (127 - 100) << 23, ENCODE_BITS_MAX = (127 + 100) << 23 };
+
+AVX512_INLINE bool encode_is_ordinary(uint32_t magnitude_bits)
+{
+    return magnitude_bits == 0 || (magnitude_bits >= ENCODE_BITS_MIN && magnitude_bits <= ENCODE_BITS_MAX);
+}
+
+AVX512_INLINE __m512i magnitude_bits(__m512 x)
+{
+    return _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fffffff));
+}
+
+/* Nearest integer, ties away from zero; |v| < 2^22. */
+AVX512_INLINE __m512i round_away(__m512 v)
+{
+    __m512 whole = _mm512_roundscale_ps(v, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
+    __m512 rest = _mm512_abs_ps(_mm512_sub_ps(v, whole));
+    __m512i one = _mm512_or_si512(_mm512_srai_epi32(_mm512_castps_si512(v), 31), _mm512_set1_epi32(1));
+    __mmask16 away = _mm512_cmp_ps_mask(rest, _mm512_set1_ps(0.5f), _CMP_GE_OQ);
+    __m512i q = _mm512_cvttps_epi32(whole);
+    return _mm512_mask_add_epi32(q, away, q, one);
+}
+
+/* 32 values as act_q8_1 stores them, scales as floats (rounded to F16), and the sum of the integers. */
+struct encoded32 {
+    int8_t q[32];
+    int32_t sum;
+    float d, s;
+};
+
+static inline void encode32_slow(const float *x, struct encoded32 *out)
+{
+    struct act_q8_1 block;
+    activation_format(ACT_Q8_1)->encode(x, &block, 32);
+    memcpy(out->q, block.q, sizeof out->q);
+    out->d = f16_to_float(block.d);
+    out->s = f16_to_float(block.s);
+    out->sum = 0;
+    for (int i = 0; i < 32; i++)
+        out->sum += out->q[i];
+}
+
+AVX512_INLINE float round_to_f16(float f)
+{
+    return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtps_ph(_mm_set_ss(f), _MM_FROUND_TO_NEAREST_INT)));
+}
+
+AVX512_INLINE void encode32(const float *x, struct encoded32 *out)
+{
+    __m512 x0 = _mm512_loadu_ps(x), x1 = _mm512_loadu_ps(x + 16);
+    uint32_t largest = (uint32_t)_mm512_reduce_max_epi32(_mm512_max_epi32(magnitude_bits(x0), magnitude_bits(x1)));
+    if (!encode_is_ordinary(largest)) {
+        encode32_slow(x, out);
+        return;
+    }
+    float d = bits_float(largest) / 127.0f, r = d != 0 ? 1.0f / d : 0.0f;
+    __m512i q0 = round_away(_mm512_mul_ps(x0, _mm512_set1_ps(r)));
+    __m512i q1 = round_away(_mm512_mul_ps(x1, _mm512_set1_ps(r)));
+    _mm_storeu_si128((void *)out->q, _mm512_cvtepi32_epi8(q0));
+    _mm_storeu_si128((void *)(out->q + 16), _mm512_cvtepi32_epi8(q1));
+    out->sum = _mm512_reduce_add_epi32(_mm512_add_epi32(q0, q1));
+    out->d = round_to_f16(d);
+    out->s = round_to_f16((float)out->sum * d);
+}
+
+/* 256 values -> canonical block. */
+AVX512_INLINE void encode256(const float *x, struct act_q8_k *out)
+{
+    __m512i top = _mm512_setzero_si512();
+    for (size_t i = 0; i < 256; i += 16)
+        top = _mm512_max_epi32(top, magnitude_bits(_mm512_loadu_ps(x + i)));
+    uint32_t largest = (uint32_t)_mm512_reduce_max_epi32(top);
+    if (largest == 0 || !encode_is_ordinary(largest)) {
+        activation_format(ACT_Q8_K)->encode(x, out, 256);
+        return;
+    }
+    size_t first = 0;
+    while ((float_bits(x[first]) & 0x7fffffff) != largest)
+        first++;
+    float t = -127.0f / x[first];
+    out->d = 1.0f / t;
+    for (size_t i = 0; i < 256; i += 16) {
+        __m512 v = _mm512_mul_ps(_mm512_loadu_ps(x + i), _mm512_set1_ps(t));
+        __m512i q = _mm512_cvt_roundps_epi32(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+        q = _mm512_min_epi32(q, _mm512_set1_epi32(127));
+        _mm_storeu_si128((void *)(out->q + i), _mm512_cvtepi32_epi8(q));
+        out->sums[i / 16] = (int16_t)_mm512_reduce_add_epi32(q);
+    }
+}
+
+#endif
+#endif

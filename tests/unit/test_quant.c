@@ -1,7 +1,9 @@
 /* engine/quant, scalar: the table of formats, and every format's bits against the reference's and against own goldens. */
 #include "engine/base/f16.h"
 #include "engine/base/hash.h"
+#include "engine/quant/activation.h"
 #include "engine/quant/quant.h"
+#include "tests/support/encode.h"
 #include "tests/support/suite.h"
 
 #include <cjson/cJSON.h>
@@ -155,6 +157,154 @@ TEST(weights_and_dots_equal_the_reference)
 }
 END
 
+/* Rows, columns and tokens of the own goldens; one rng state for everything, in table order. */
+enum { GOLDEN_ROWS = 3, GOLDEN_COLS = 2048, GOLDEN_TOKENS = 2 };
+
+/* Hash of the dequantized rows, then of the dots, of plausible random blocks. */
+static void format_hashes(const struct format *f, uint64_t *rng, uint64_t *weights_hash, uint64_t *dots_hash)
+{
+    const struct activation_format *a = activation_format(f->activation);
+    size_t row_bytes = format_row_bytes(f, GOLDEN_COLS);
+    char *blocks = malloc(GOLDEN_ROWS * row_bytes), *act = malloc(GOLDEN_COLS / a->block_elements * a->block_bytes);
+    float *values = malloc(GOLDEN_COLS * sizeof(float));
+    random_blocks(f, rng, blocks, GOLDEN_ROWS * GOLDEN_COLS / f->block_elements);
+    *weights_hash = *dots_hash = HASH_SEED;
+    for (size_t r = 0; r < GOLDEN_ROWS; r++) {
+        f->dequantize(blocks + r * row_bytes, values, GOLDEN_COLS);
+        *weights_hash = hash_bytes(*weights_hash, values, GOLDEN_COLS * sizeof(float));
+    }
+    for (size_t t = 0; t < GOLDEN_TOKENS; t++) {
+        random_floats(rng, values, GOLDEN_COLS);
+        a->encode(values, act, GOLDEN_COLS);
+        for (size_t r = 0; r < GOLDEN_ROWS; r++) {
+            float dot = f->dot(blocks + r * row_bytes, act, GOLDEN_COLS);
+            *dots_hash = hash_bytes(*dots_hash, &dot, sizeof dot);
+        }
+    }
+    free(blocks);
+    free(act);
+    free(values);
+}
+
+TEST(weights_and_dots_equal_the_checked_in_goldens)
+{
+    static const struct {
+        const char *name;
+        uint64_t weights, dots;
+    } goldens[] = {
+#include "tests/unit/quant_goldens.inc"
+    };
+    size_t n;
+    const struct format *const *all = format_all(&n);
+    bool print = getenv("GGUFD_PRINT_GOLDENS") != NULL;
+    ck_assert(print || n == sizeof goldens / sizeof goldens[0]);
+    for (size_t i = 0; i < n; i++) {
+        uint64_t rng = all[i]->id, weights, dots;
+        format_hashes(all[i], &rng, &weights, &dots);
+        if (print)
+            printf("{\"%s\", 0x%016llx, 0x%016llx},\n", all[i]->name, (unsigned long long)weights,
+                   (unsigned long long)dots);
+        else if (strcmp(goldens[i].name, all[i]->name) != 0 || goldens[i].weights != weights || goldens[i].dots != dots)
+            ck_abort_msg("%s: weights %016llx, dots %016llx", all[i]->name, (unsigned long long)weights,
+                         (unsigned long long)dots);
+    }
+}
+END
+
+/* Section 3 of docs/numerics.md where the reference is undefined or its conversion overflows. */
+TEST(activation_blocks_with_special_values_are_defined)
+{
+    static const float specials[] = {NAN, INFINITY, -INFINITY};
+    for (size_t i = 0; i < sizeof specials / sizeof specials[0]; i++) {
+        float x[256] = {1, 2, 3};
+        struct act_q8_0 q8_0[8];
+        struct act_q8_1 q8_1[8];
+        struct act_q8_k q8_k;
+        x[17] = specials[i];
+        activation_format(ACT_Q8_0)->encode(x, q8_0, 256);
+        activation_format(ACT_Q8_1)->encode(x, q8_1, 256);
+        activation_format(ACT_Q8_K)->encode(x, &q8_k, 256);
+        ck_assert(isnan(f16_to_float(q8_0[0].d)) && isnan(f16_to_float(q8_1[0].d)) && isnan(f16_to_float(q8_1[0].s)));
+        ck_assert(isnan(q8_k.d));
+        ck_assert(q8_0[0].q[0] == 0 && q8_1[0].q[2] == 0 && q8_k.q[1] == 0 && q8_k.sums[0] == 0);
+        ck_assert_uint_eq(q8_0[1].d, 0);
+    }
+    float tiny[256] = {0x1p-149f, -0x1p-140f}; /* reciprocals of these scales overflow */
+    struct act_q8_k q8_k;
+    struct act_q8_0 q8_0[8];
+    activation_format(ACT_Q8_K)->encode(tiny, &q8_k, 256);
+    activation_format(ACT_Q8_0)->encode(tiny, q8_0, 256);
+    ck_assert(q8_k.d == 0 && q8_k.q[0] == 0 && q8_k.q[1] == 0);
+    ck_assert(q8_0[0].d == 0 && q8_0[0].q[1] == 0);
+}
+END
+
+TEST(any_bytes_dequantize_without_undefined_behaviour)
+{
+    size_t n, n_blocks = 1000;
+    const struct format *const *all = format_all(&n);
+    for (size_t i = 0; i < n; i++) {
+        uint64_t rng = i;
+        size_t n_elements = n_blocks * all[i]->block_elements;
+        char *blocks = malloc(n_blocks * all[i]->block_bytes + 1); /* odd address: a file promises no alignment */
+        float *out = malloc(n_elements * sizeof(float));
+        random_bytes(&rng, blocks + 1, n_blocks * all[i]->block_bytes);
+        all[i]->dequantize(blocks + 1, out, n_elements);
+        free(blocks);
+        free(out);
+    }
+}
+END
+
+/* Each encoder's error stays below its step; a swapped nibble or a wrong scale would be of the values' size. */
+TEST(rounded_rows_dequantize_close_to_their_source)
+{
+    size_t n, n_encoders = 0;
+    const struct format *const *all = format_all(&n);
+    float x[1024], back[1024];
+    uint64_t rng = 7;
+    char blocks[4096];
+    random_floats(&rng, x, 1024);
+    for (size_t i = 0; i < n; i++) {
+        double error = 0;
+        if (!encode_row(all[i], x, blocks, 1024))
+            continue;
+        n_encoders++;
+        all[i]->dequantize(blocks, back, 1024);
+        for (size_t k = 0; k < 1024; k++)
+            error += fabs((double)(x[k] - back[k])) / 1024;
+        double bits = 8.0 * all[i]->block_bytes / all[i]->block_elements;
+        if (error > (bits < 3 ? 0.25 : bits < 4 ? 0.1 : bits < 5.1 ? 0.06 : 0.03))
+            ck_abort_msg("%s: mean error %g", all[i]->name, error);
+    }
+    ck_assert_uint_eq(n_encoders, 13);
+}
+END
+
+TEST(random_blocks_are_finite_and_of_sane_size)
+{
+    size_t n;
+    const struct format *const *all = format_all(&n);
+    for (size_t i = 0; i < n; i++) {
+        enum { BLOCKS = 50 };
+        uint64_t rng = i;
+        size_t n_elements = BLOCKS * all[i]->block_elements;
+        char *blocks = malloc(BLOCKS * all[i]->block_bytes);
+        float *out = malloc(n_elements * sizeof(float)), largest = 0;
+        random_blocks(all[i], &rng, blocks, BLOCKS);
+        all[i]->dequantize(blocks, out, n_elements);
+        for (size_t k = 0; k < n_elements; k++)
+            largest = isfinite(out[k]) && largest < INFINITY ? fmaxf(largest, fabsf(out[k])) : INFINITY;
+        if (!(largest > 0.1f && largest < 50))
+            ck_abort_msg("%s: largest weight %g", all[i]->name, (double)largest);
+        free(blocks);
+        free(out);
+    }
+}
+END
+
 SUITE(quant, T(formats_are_found_by_id_and_name), T(removed_and_activation_types_are_refused_by_name),
       T(every_tier_has_a_kernel_for_every_format), T(activation_blocks_equal_the_reference),
-      T(weights_and_dots_equal_the_reference))
+      T(weights_and_dots_equal_the_reference), T(weights_and_dots_equal_the_checked_in_goldens),
+      T(activation_blocks_with_special_values_are_defined), T(any_bytes_dequantize_without_undefined_behaviour),
+      T(rounded_rows_dequantize_close_to_their_source), T(random_blocks_are_finite_and_of_sane_size))

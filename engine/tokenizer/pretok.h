@@ -1,0 +1,33 @@
+/* Word splitting of byte-level BPE vocabularies: one row a name of tokenizer.ggml.pre. */
+#ifndef GGUFD_TOKENIZER_PRETOK_H
+#define GGUFD_TOKENIZER_PRETOK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "engine/base/error.h"
+#include "engine/base/span.h"
+
+enum pretok_flag {
+    PRE_ADD_BOS = 1,        /* default of add_bos_token */
+    PRE_FORCE_BOS = 2,      /* add_bos whatever the key says */
+    PRE_NO_BOS = 4,         /* the default BOS id is none */
+    PRE_WHOLE_WORDS = 8,    /* a word that is a token is taken without merging */
+    PRE_WHOLE_NEWLINES = 16, /* the same for words of newlines only */
+    PRE_ESCAPE = 32,        /* spaces become U+2581 */
+    PRE_RAW = 64,           /* symbols are characters, not bytes of the byte alphabet */
+    PRE_NO_MERGES = 128     /* the file may leave merges out */
+};
+
+struct pretok_program;
+
+struct pretok_row {
+    const char *name;
+    const struct pretok_program *program;
+    unsigned flags; /* enum pretok_flag */
+};
+
+/* Refuses an unknown name, naming it and its nearest neighbours. */
+enum status pretok_find(struct span name, const struct pretok_row **out, struct error *err);
+
+#endif

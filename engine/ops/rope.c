@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "engine/ops/math.h"
+#include "engine/ops/rows.h"
 
 /* Magnitude of YaRN for factor F >= 1 and multiplier k. */
 static float yarn_magnitude(float factor, float k)
@@ -80,25 +81,17 @@ void rope_angles(const struct rope *rope, size_t position, float *cosines, float
     }
 }
 
-static inline void rotate(float *u0, float *u1, float c, float s)
-{
-    float a = *u0, b = *u1;
-    *u0 = (a * c) - (b * s);
-    *u1 = (a * s) + (b * c);
-}
-
 void rope_apply(enum cpu_tier tier, const struct rope *rope, const float *cosines, const float *sines, float *x,
                 size_t n_heads)
 {
-    (void)tier;
-    size_t n = rope->options.n_dims, half = n / 2;
-    for (size_t h = 0; h < n_heads; h++, x += n)
-        for (size_t i = 0; i < half; i++) {
-            if (rope->options.kind == ROPE_NEOX)
-                rotate(&x[i], &x[i + half], cosines[i], sines[i]);
-            else
-                rotate(&x[2 * i], &x[2 * i + 1], cosines[i], sines[i]);
-        }
+    const struct rows *rows = rows_find(tier);
+    size_t n = rope->options.n_dims;
+    for (size_t h = 0; h < n_heads; h++) {
+        if (rope->options.kind == ROPE_NEOX)
+            rows->rotate_neox(cosines, sines, x + h * n, n);
+        else
+            rows->rotate_normal(cosines, sines, x + h * n, n);
+    }
 }
 
 float rope_temperature(const struct rope *rope, size_t position)

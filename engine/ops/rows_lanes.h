@@ -1,0 +1,262 @@
+/* Row operations in lanes: one body, compiled once per tier by the files that include lanes.h and this. */
+#include <math.h>
+
+#include "engine/ops/rows.h"
+
+/* ---- one input or two, one output ---- */
+
+/* Runs `expression` on vectors a (and b) of all n elements; the last incomplete vector in a copy. */
+#define FOR_LANES(n, a_from, b_from, out, expression)                       \
+    do {                                                                    \
+        size_t i_ = 0;                                                      \
+        for (; i_ + LANES <= (n); i_ += LANES) {                            \
+            f32v a = lanes_load((a_from) + i_), b = lanes_load((b_from) + i_); \
+            (void)b;                                                        \
+            lanes_store((out) + i_, (expression));                          \
+        }                                                                   \
+        size_t rest_ = (n) - i_;                                            \
+        if (rest_) {                                                        \
+            f32v a = lanes_load_part((a_from) + i_, rest_);                 \
+            f32v b = lanes_load_part((b_from) + i_, rest_);                 \
+            (void)b;                                                        \
+            lanes_store_part((out) + i_, (expression), rest_);              \
+        }                                                                   \
+    } while (0)
+
+INLINE f32v lanes_silu(f32v x)
+{
+    return x / (1.0f + lanes_pexp(0.0f - x));
+}
+
+TARGET static void swiglu(const float *gate, const float *up, float *out, size_t n)
+{
+    FOR_LANES(n, gate, up, out, lanes_silu(a) * b);
+}
+
+TARGET static void silu(const float *x, float *out, size_t n)
+{
+    FOR_LANES(n, x, x, out, lanes_silu(a));
+}
+
+TARGET static void add(const float *x, const float *y, float *out, size_t n)
+{
+    FOR_LANES(n, x, y, out, a + b);
+}
+
+TARGET static void scale(const float *x, float factor, float *out, size_t n)
+{
+    FOR_LANES(n, x, x, out, a * factor);
+}
+
+TARGET static void add_scaled(const float *x, float factor, float *sum, size_t n)
+{
+    FOR_LANES(n, x, sum, sum, b + (a * factor));
+}
+
+TARGET static void pexp(const float *x, float max, float *out, size_t n)
+{
+    FOR_LANES(n, x, x, out, lanes_pexp(a - max));
+}
+
+TARGET static void f16_encode(const float *x, uint16_t *out, size_t n)
+{
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        lanes_store_f16(out + i, lanes_load(x + i));
+    if (i < n) {
+        uint16_t part[LANES];
+        lanes_store_f16(part, lanes_load_part(x + i, n - i));
+        memcpy(out + i, part, (n - i) * sizeof *out);
+    }
+}
+
+/* ---- softmax ---- */
+
+TARGET static float max_of(const float *x, size_t n)
+{
+    f32v m = {0};
+    m = m - INFINITY;
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        f32v v = lanes_load(x + i);
+        m = lanes_select(v > m, v, m);
+    }
+    float max = -INFINITY;
+    for (int l = 0; l < LANES; l++)
+        max = m[l] > max ? m[l] : max;
+    for (; i < n; i++)
+        max = x[i] > max ? x[i] : max;
+    return max;
+}
+
+/* Every lane receives (v0 + v1) + (v2 + v3) of its group of four. */
+INLINE f32v group_sums(f32v v)
+{
+#if LANES == 16
+    f32v t = v + __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+    return t + __builtin_shufflevector(t, t, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
+#elif LANES == 8
+    f32v t = v + __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6);
+    return t + __builtin_shufflevector(t, t, 2, 3, 0, 1, 6, 7, 4, 5);
+#else
+    f32v t = v + __builtin_shufflevector(v, v, 1, 0, 3, 2);
+    return t + __builtin_shufflevector(t, t, 2, 3, 0, 1);
+#endif
+}
+
+TARGET static double softmax_groups(float *x, float max, size_t n)
+{
+    double sum = 0.0;
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        f32v v = lanes_pexp(lanes_load(x + i) - max), groups = group_sums(v);
+        lanes_store(x + i, v);
+        UNROLL for (int g = 0; g < LANES; g += 4)
+            sum += (double)groups[g];
+    }
+    if (i < n) {
+        f32v v = lanes_pexp(lanes_load_part(x + i, n - i) - max), groups = group_sums(v);
+        lanes_store_part(x + i, v, n - i);
+        for (size_t g = 0; g < n - i; g += 4)
+            sum += (double)groups[g];
+    }
+    return sum;
+}
+
+/* ---- RMS norm ---- */
+
+enum { NORM_ROWS = 4 }; /* rows whose sums are lanes of one vector */
+typedef double f64x4 __attribute__((vector_size(32)));
+typedef float f32x4 __attribute__((vector_size(16)));
+
+INLINE f64x4 squares(const float *x)
+{
+    f32x4 v;
+    memcpy(&v, x, sizeof v);
+    return __builtin_convertvector(v * v, f64x4);
+}
+
+/* Adds four squares of each of four rows to the rows' sums, in order. */
+INLINE f64x4 add_squares(f64x4 sum, const float *x, size_t stride)
+{
+    f64x4 a = squares(x), b = squares(x + stride), c = squares(x + 2 * stride), d = squares(x + 3 * stride);
+    f64x4 ab = __builtin_shufflevector(a, b, 0, 4, 2, 6), ab1 = __builtin_shufflevector(a, b, 1, 5, 3, 7);
+    f64x4 cd = __builtin_shufflevector(c, d, 0, 4, 2, 6), cd1 = __builtin_shufflevector(c, d, 1, 5, 3, 7);
+    sum += __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
+    sum += __builtin_shufflevector(ab1, cd1, 0, 1, 4, 5);
+    sum += __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+    return sum + __builtin_shufflevector(ab1, cd1, 2, 3, 6, 7);
+}
+
+/* Sums of squares of up to 8 rows; rows that are not there repeat the last. */
+TARGET static void sum_squares(const float *x, size_t stride, size_t n, size_t n_rows, double *sums)
+{
+    if (n_rows < 2 * NORM_ROWS) {
+        for (size_t r = 0; r < n_rows; r++) {
+            double sum = 0.0;
+            for (size_t i = 0; i < n; i++)
+                sum += (double)(x[r * stride + i] * x[r * stride + i]);
+            sums[r] = sum;
+        }
+        return;
+    }
+    f64x4 low = {0}, high = {0};
+    size_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        low = add_squares(low, x + i, stride);
+        high = add_squares(high, x + i + NORM_ROWS * stride, stride);
+    }
+    memcpy(sums, &low, sizeof low);
+    memcpy(sums + NORM_ROWS, &high, sizeof high);
+    for (; i < n; i++)
+        for (size_t r = 0; r < 2 * NORM_ROWS; r++)
+            sums[r] += (double)(x[r * stride + i] * x[r * stride + i]);
+}
+
+TARGET static void rms_norm(const struct rms_norm *m)
+{
+    double sums[2 * NORM_ROWS];
+    for (size_t r = 0; r < m->n_rows; r += 2 * NORM_ROWS) {
+        size_t n_rows = m->n_rows - r < 2 * NORM_ROWS ? m->n_rows - r : 2 * NORM_ROWS;
+        sum_squares(m->x + r * m->x_stride, m->x_stride, m->n, n_rows, sums);
+        for (size_t k = 0; k < n_rows; k++) {
+            float mean = (float)(sums[k] / (double)m->n), c = 1.0f / sqrtf(mean + m->epsilon);
+            FOR_LANES(m->n, m->x + (r + k) * m->x_stride, m->weight, m->out + (r + k) * m->out_stride, (a * c) * b);
+        }
+    }
+}
+
+/* ---- rotation ---- */
+
+TARGET static void rotate_neox(const float *cosines, const float *sines, float *x, size_t n_dims)
+{
+    size_t half = n_dims / 2, i = 0;
+    for (; i + LANES <= half; i += LANES) {
+        f32v a = lanes_load(x + i), b = lanes_load(x + half + i), c = lanes_load(cosines + i), s = lanes_load(sines + i);
+        lanes_store(x + i, (a * c) - (b * s));
+        lanes_store(x + half + i, (a * s) + (b * c));
+    }
+    for (; i < half; i++) {
+        float a = x[i], b = x[half + i];
+        x[i] = (a * cosines[i]) - (b * sines[i]);
+        x[half + i] = (a * sines[i]) + (b * cosines[i]);
+    }
+}
+
+/* Every value twice, in neighbouring lanes. */
+INLINE f32v lanes_twice(const float *p)
+{
+    f32h v;
+    memcpy(&v, p, sizeof v);
+#if LANES == 16
+    return __builtin_shufflevector(v, v, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+#elif LANES == 8
+    return __builtin_shufflevector(v, v, 0, 0, 1, 1, 2, 2, 3, 3);
+#else
+    return __builtin_shufflevector(v, v, 0, 0, 1, 1);
+#endif
+}
+
+INLINE f32v lanes_swap(f32v v)
+{
+#if LANES == 16
+    return __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+#elif LANES == 8
+    return __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6);
+#else
+    return __builtin_shufflevector(v, v, 1, 0, 3, 2);
+#endif
+}
+
+/* Even lanes (u0*c) - (u1*s), odd lanes (u1*c) + (u0*s): adding a product with its sign changed is subtracting it. */
+TARGET static void rotate_normal(const float *cosines, const float *sines, float *x, size_t n_dims)
+{
+    size_t i = 0;
+    u32v even = {0};
+    for (int l = 0; l < LANES; l += 2)
+        even[l] = 0x80000000u;
+    for (; i + LANES <= n_dims; i += LANES) {
+        f32v u = lanes_load(x + i), crossed = lanes_swap(u) * lanes_twice(sines + i / 2);
+        lanes_store(x + i, (u * lanes_twice(cosines + i / 2)) + (f32v)((u32v)crossed ^ even));
+    }
+    for (; i < n_dims; i += 2) {
+        float a = x[i], b = x[i + 1], c = cosines[i / 2], s = sines[i / 2];
+        x[i] = (a * c) - (b * s);
+        x[i + 1] = (a * s) + (b * c);
+    }
+}
+
+const struct rows TIER(rows) = {
+    .rms_norm = rms_norm,
+    .swiglu = swiglu,
+    .silu = silu,
+    .add = add,
+    .scale = scale,
+    .add_scaled = add_scaled,
+    .pexp = pexp,
+    .max = max_of,
+    .softmax_groups = softmax_groups,
+    .f16_encode = f16_encode,
+    .rotate_normal = rotate_normal,
+    .rotate_neox = rotate_neox,
+};

@@ -29,7 +29,6 @@ enum config_action {
     CONFIG_ONE_SHOT  /* --prompt TEXT or --prompt-tokens 1,2,3: generate max_tokens to stdout, no server */
 };
 
-#define CONFIG_MEMBER_string(key) char *key
 #define CONFIG_MEMBER_path(key) char *key
 #define CONFIG_MEMBER_choice(key) char *key
 #define CONFIG_MEMBER_list(key) struct config_list key

@@ -130,18 +130,21 @@ enum status gguf_open(const char *path, const struct log_sink *log, struct gguf 
         return error_no_memory(err, sizeof *g, "a model file");
     pthread_mutex_init(&g->why_lock, NULL);
     enum status s = shards_open(g, path, err);
-    if (s == STATUS_OK)
-        s = tensor_table_index(&g->tensors, err);
     if (s != STATUS_OK)
         goto fail;
+    s = tensor_table_index(&g->tensors, err);
+    if (s != STATUS_OK) {
+        error_context(err, "%s", g->shards[0].map.label);
+        goto fail;
+    }
     sum_up(g);
     s = check_still(g, err);
     if (s != STATUS_OK)
         goto fail;
     note_trailing(g, log);
-    log_note(log, LOG_LEVEL_DEBUG, "%s: GGUF version %" PRIu32 ", %zu keys, %zu tensors, %" PRIu64 " bytes in %zu file%s",
+    log_note(log, LOG_LEVEL_DEBUG, "%s: GGUF version %" PRIu32 ", %zu keys, %zu tensors, %" PRIu64 " bytes, files: %zu",
              g->shards[0].map.label, g->shards[0].version, g->shards[0].keys.n, g->tensors.n, g->file_bytes,
-             g->n_shards, g->n_shards == 1 ? "" : "s");
+             g->n_shards);
     *out = g;
     return STATUS_OK;
 fail:

@@ -141,8 +141,8 @@ static enum status place(struct gguf_tensor *t, const struct entry *e, const str
                          e->offset, expected);
     if (e->offset > available || t->bytes > available - e->offset)
         return error_set(err, STATUS_INVALID,
-                         "data at %" PRIu64 " + offset %" PRIu64 " + %" PRIu64 " bytes exceeds the file size %zu", start,
-                         e->offset, t->bytes, map->size);
+                         "data at %" PRIu64 " + offset %" PRIu64 " + %" PRIu64 " bytes exceeds the file size %zu",
+                         start, e->offset, t->bytes, map->size);
     t->data = map->data + start + e->offset;
     t->mapping_end = map->data + map->size;
     *used = e->offset + t->bytes;

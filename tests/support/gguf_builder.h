@@ -46,7 +46,8 @@ void gguf_builder_raw(struct gguf_builder *b, struct span name, uint32_t type, c
 bool gguf_builder_remove_key(struct gguf_builder *b, const char *name);
 
 /* ---- tensors ---- */
-/* Data NULL: `bytes` zero bytes, or, with bytes 0, as many as type and dimensions need. n_dims and type may be wrong. */
+/* Data NULL: `bytes` zero bytes, or, with bytes 0, as many as type and dimensions need. n_dims and type may be
+ * wrong. */
 void gguf_builder_tensor(struct gguf_builder *b, const char *name, uint32_t type, uint32_t n_dims,
                          const uint64_t *dims, const void *data, size_t bytes);
 bool gguf_builder_remove_tensor(struct gguf_builder *b, const char *name);

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "engine/tokenizer/bpe.h"
 #include "engine/tokenizer/encoder.h"
 #include "engine/tokenizer/partition.h"
 #include "engine/tokenizer/spm.h"
@@ -11,7 +12,10 @@
 struct tokenizer {
     struct vocab vocab;
     struct partition partition;
-    struct spm spm;
+    union {
+        struct spm spm;
+        struct bpe bpe;
+    } model;
 };
 
 enum { TEXT_BYTES_MAX = 1 << 30 }; /* positions are 32 bits wide, escaped spaces take three times their room */
@@ -27,7 +31,8 @@ enum status tokenizer_new(const struct gguf *g, const struct log_sink *log, stru
     if (s == STATUS_OK)
         s = partition_init(&t->partition, &t->vocab, err);
     if (s == STATUS_OK)
-        s = spm_init(&t->spm, &t->vocab, err);
+        s = t->vocab.model == VOCAB_SPM ? spm_init(&t->model.spm, &t->vocab, err)
+                                        : bpe_init(&t->model.bpe, &t->vocab, err);
     if (s != STATUS_OK) {
         tokenizer_free(t);
         return s;
@@ -129,7 +134,8 @@ static enum status encode_fragments(const struct tokenizer *t, struct encoder *e
             continue;
         }
         struct span raw = {text.data + f.start, f.end - f.start};
-        s = spm_encode(&t->spm, e, raw, prefix, err);
+        s = t->vocab.model == VOCAB_SPM ? spm_encode(&t->model.spm, e, raw, prefix, err)
+                                        : bpe_encode(&t->model.bpe, e, raw, err);
         prefix = false;
     }
     return s;

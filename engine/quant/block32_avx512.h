@@ -88,6 +88,34 @@ AVX512_INLINE __m512i block32_sums_nibbles(const uint8_t *x, size_t step, bool m
     return add_across(z[0], z[1], z[2], z[3]);
 }
 
+/* Bits 0..63 of `bits` -> 16 in the bytes of set bits. */
+AVX512_INLINE __m512i sixteens_of(uint64_t bits)
+{
+    return _mm512_maskz_set1_epi8(bits, 16);
+}
+
+/* The same with a fifth bit: 32 bits per block at `high`, `step` apart. Lane j of quad k is block k + 4 j, whose lower
+ * 16 bits belong to its low nibbles. */
+AVX512_INLINE __m512i block32_sums_5_bits(const uint8_t *x, const uint8_t *high, size_t step, const int8_t *quads)
+{
+    const __m512i low = _mm512_set1_epi8(15);
+    __m512i z[4];
+    UNROLL
+    for (size_t k = 0; k < 4; k++) {
+        uint64_t h[4];
+        for (size_t j = 0; j < 4; j++)
+            h[j] = load_u32(high + step * (k + 4 * j));
+        uint64_t first = (h[0] & 0xffff) | (h[1] & 0xffff) << 16 | (h[2] & 0xffff) << 32 | h[3] << 48;
+        uint64_t second = h[0] >> 16 | (h[1] >> 16) << 16 | (h[2] >> 16) << 32 | (h[3] >> 16) << 48;
+        __m512i w = load_lanes(x + step * k, 4 * step);
+        __m512i w0 = _mm512_or_si512(_mm512_and_si512(w, low), sixteens_of(first));
+        __m512i w1 = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi16(w, 4), low), sixteens_of(second));
+        z[k] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), w0, load512(quads + 128 * k));
+        z[k] = _mm512_dpbusd_epi32(z[k], w1, load512(quads + 128 * k + 64));
+    }
+    return add_across(z[0], z[1], z[2], z[3]);
+}
+
 /* One block's addend for 16 blocks at x: `a` points at the first of them. */
 typedef __m512 block32_terms_function(const uint8_t *x, const struct block32_activation *a);
 
@@ -128,6 +156,13 @@ AVX512_INLINE __m512 block32_term(__m512i sums, unsigned shift, __m512 d, const 
 {
     sums = _mm512_sub_epi32(sums, _mm512_slli_epi32(load512(a->sums), shift));
     return _mm512_mul_ps(_mm512_cvtepi32_ps(sums), _mm512_mul_ps(d, _mm512_loadu_ps(a->d)));
+}
+
+/* (D * dx) * I + M * s; heads hold D and M. */
+AVX512_INLINE __m512 block32_term_min(__m512i sums, __m512i heads, const struct block32_activation *a)
+{
+    __m512 scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(sums), _mm512_mul_ps(low_halves(heads), _mm512_loadu_ps(a->d)));
+    return _mm512_add_ps(scaled, _mm512_mul_ps(high_halves(heads), _mm512_loadu_ps(a->s)));
 }
 
 /* ---- many tokens ---- */
@@ -238,6 +273,27 @@ AVX512_INLINE __m512i nibble_table(int first)
 {
     const __m512i steps = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
     return _mm512_add_epi8(steps, _mm512_set1_epi8((char)first));
+}
+
+/* 16 rows of 16 bytes of nibbles and 32 fifth bits -> tile of value + first. */
+AVX512_INLINE void block32_pack_5_bits(const uint8_t *x, const uint8_t *high, size_t row_bytes, int first,
+                                       struct block32_tile *t)
+{
+    /* Bit 4k + i of a row's dword -> byte i of that row's dword, as 16. */
+    const __m512i bit = _mm512_set1_epi32((int)0x08040201u), offset = _mm512_set1_epi8((char)first);
+    const __m512i spread = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12));
+    uint32_t bits[ROWS] ALIGNED;
+    block32_pack_nibbles(x, row_bytes, nibble_table(0), t);
+    for (size_t i = 0; i < ROWS; i++)
+        bits[i] = load_u32(high + i * row_bytes);
+    __m512i h = _mm512_load_si512(bits);
+    UNROLL
+    for (size_t k = 0; k < 8; k++) {
+        __m512i copies = _mm512_shuffle_epi8(_mm512_srli_epi32(h, (unsigned)(4 * k)), spread);
+        __m512i q = _mm512_add_epi8(_mm512_load_si512(t->w[k]), offset);
+        q = _mm512_mask_add_epi8(q, _mm512_test_epi8_mask(copies, bit), q, _mm512_set1_epi8(16));
+        _mm512_store_si512(t->w[k], q);
+    }
 }
 
 typedef void block32_pack_function(const uint8_t *x, size_t row_bytes, struct block32_tile *t);

@@ -1,5 +1,6 @@
 /* IQ4_NL: 32 nibbles that index 16 uneven values, and an F16 scale. */
 #include "engine/quant/block32.h"
+#include "engine/quant/block32_avx512.h"
 #include "engine/quant/tables.h"
 
 struct block_iq4_nl {
@@ -29,6 +30,29 @@ static float iq4_nl_dot(const void *row, const void *act, size_t n)
 
 SCALAR_KERNEL(iq4_nl, ACT_Q8_0)
 
+#if defined(__x86_64__)
+/* Nibble -> value + 128. */
+AVX512_INLINE __m512i iq4_nl_table_avx512(void)
+{
+    __m512i table = _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)table_iq4_nl));
+    return _mm512_xor_si512(table, _mm512_set1_epi8(-128));
+}
+
+AVX512_INLINE __m512 iq4_nl_terms_avx512(const uint8_t *x, const struct block32_activation *a)
+{
+    __m512i sums = block32_sums_nibbles(x + 2, sizeof(struct block_iq4_nl), true, iq4_nl_table_avx512(), a->quads);
+    return block32_term(sums, 7, low_halves(block32_heads(x, sizeof(struct block_iq4_nl))), a);
+}
+
+AVX512_INLINE void iq4_nl_pack_block_avx512(const uint8_t *x, size_t row_bytes, struct block32_tile *t)
+{
+    block32_pack_nibbles(x + 2, row_bytes, iq4_nl_table_avx512(), t);
+    _mm512_store_ps(t->d, halves_strided(x, row_bytes));
+}
+
+BLOCK32_AVX512(iq4_nl, sizeof(struct block_iq4_nl), BLOCK32_PRODUCT, BLOCK32_TILE, BLOCK32_PANEL)
+#endif
+
 const struct format format_iq4_nl = {
     .id = 20,
     .name = "IQ4_NL",
@@ -37,6 +61,6 @@ const struct format format_iq4_nl = {
     .activation = ACT_Q8_0,
     .dequantize = iq4_nl_dequantize,
     .dot = iq4_nl_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(iq4_nl, ACT_Q8_0)},
-    .prefill = {[TIER_SCALAR] = SCALAR(iq4_nl, ACT_Q8_0)},
+    .decode = {[TIER_SCALAR] = SCALAR(iq4_nl, ACT_Q8_0), BLOCK32_DECODE_AVX512(iq4_nl, q8_0)},
+    .prefill = {[TIER_SCALAR] = SCALAR(iq4_nl, ACT_Q8_0), BLOCK32_PREFILL_AVX512(iq4_nl, q8_0)},
 };

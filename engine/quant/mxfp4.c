@@ -1,5 +1,6 @@
 /* MXFP4: 32 E2M1 values and a power-of-two scale (E8M0). */
 #include "engine/quant/block32.h"
+#include "engine/quant/block32_avx512.h"
 #include "engine/quant/tables.h"
 
 struct block_mxfp4 {
@@ -35,6 +36,42 @@ static float mxfp4_dot(const void *row, const void *act, size_t n)
 
 SCALAR_KERNEL(mxfp4, ACT_Q8_0)
 
+#if defined(__x86_64__)
+/* Nibble -> value + 128. */
+AVX512_INLINE __m512i mxfp4_table_avx512(void)
+{
+    __m512i table = _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)table_fp4));
+    return _mm512_xor_si512(table, _mm512_set1_epi8(-128));
+}
+
+/* half_scale of the lowest byte of every dword. */
+AVX512_INLINE __m512 mxfp4_scales_avx512(__m512i heads)
+{
+    __m512i e = _mm512_and_si512(heads, _mm512_set1_epi32(255));
+    __m512i normal = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
+    __m512i subnormal = _mm512_sllv_epi32(_mm512_set1_epi32(0x00200000), e);
+    __mmask16 small = _mm512_cmplt_epu32_mask(e, _mm512_set1_epi32(2));
+    return _mm512_castsi512_ps(_mm512_mask_mov_epi32(normal, small, subnormal));
+}
+
+AVX512_INLINE __m512 mxfp4_terms_avx512(const uint8_t *x, const struct block32_activation *a)
+{
+    __m512i sums = block32_sums_nibbles(x + 1, sizeof(struct block_mxfp4), true, mxfp4_table_avx512(), a->quads);
+    return block32_term(sums, 7, mxfp4_scales_avx512(block32_heads(x, sizeof(struct block_mxfp4))), a);
+}
+
+AVX512_INLINE void mxfp4_pack_block_avx512(const uint8_t *x, size_t row_bytes, struct block32_tile *t)
+{
+    uint32_t e[ROWS] ALIGNED;
+    block32_pack_nibbles(x + 1, row_bytes, mxfp4_table_avx512(), t);
+    for (size_t i = 0; i < ROWS; i++)
+        e[i] = x[i * row_bytes];
+    _mm512_store_ps(t->d, mxfp4_scales_avx512(_mm512_load_si512(e)));
+}
+
+BLOCK32_AVX512(mxfp4, sizeof(struct block_mxfp4), BLOCK32_PRODUCT, BLOCK32_TILE, BLOCK32_PANEL)
+#endif
+
 const struct format format_mxfp4 = {
     .id = 39,
     .name = "MXFP4",
@@ -43,6 +80,6 @@ const struct format format_mxfp4 = {
     .activation = ACT_Q8_0,
     .dequantize = mxfp4_dequantize,
     .dot = mxfp4_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(mxfp4, ACT_Q8_0)},
-    .prefill = {[TIER_SCALAR] = SCALAR(mxfp4, ACT_Q8_0)},
+    .decode = {[TIER_SCALAR] = SCALAR(mxfp4, ACT_Q8_0), BLOCK32_DECODE_AVX512(mxfp4, q8_0)},
+    .prefill = {[TIER_SCALAR] = SCALAR(mxfp4, ACT_Q8_0), BLOCK32_PREFILL_AVX512(mxfp4, q8_0)},
 };

@@ -1,5 +1,6 @@
 /* Q5_0: 32 values of 5 bits (nibbles and 32 high bits) minus 16, and an F16 scale. */
 #include "engine/quant/block32.h"
+#include "engine/quant/block32_avx512.h"
 
 struct block_q5_0 {
     uint8_t d[2];
@@ -30,6 +31,23 @@ static float q5_0_dot(const void *row, const void *act, size_t n)
 
 SCALAR_KERNEL(q5_0, ACT_Q8_0)
 
+#if defined(__x86_64__)
+AVX512_INLINE __m512 q5_0_terms_avx512(const uint8_t *x, const struct block32_activation *a)
+{
+    __m512i sums = block32_sums_5_bits(x + 6, x + 2, sizeof(struct block_q5_0), a->quads);
+    __m512i heads = block32_heads(x, sizeof(struct block_q5_0));
+    return block32_term(sums, 4, low_halves(heads), a);
+}
+
+AVX512_INLINE void q5_0_pack_block_avx512(const uint8_t *x, size_t row_bytes, struct block32_tile *t)
+{
+    block32_pack_5_bits(x + 6, x + 2, row_bytes, 128 - 16, t);
+    _mm512_store_ps(t->d, halves_strided(x, row_bytes));
+}
+
+BLOCK32_AVX512(q5_0, sizeof(struct block_q5_0), BLOCK32_PRODUCT, BLOCK32_TILE, BLOCK32_PANEL)
+#endif
+
 const struct format format_q5_0 = {
     .id = 6,
     .name = "Q5_0",
@@ -38,6 +56,6 @@ const struct format format_q5_0 = {
     .activation = ACT_Q8_0,
     .dequantize = q5_0_dequantize,
     .dot = q5_0_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(q5_0, ACT_Q8_0)},
-    .prefill = {[TIER_SCALAR] = SCALAR(q5_0, ACT_Q8_0)},
+    .decode = {[TIER_SCALAR] = SCALAR(q5_0, ACT_Q8_0), BLOCK32_DECODE_AVX512(q5_0, q8_0)},
+    .prefill = {[TIER_SCALAR] = SCALAR(q5_0, ACT_Q8_0), BLOCK32_PREFILL_AVX512(q5_0, q8_0)},
 };

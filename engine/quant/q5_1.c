@@ -1,5 +1,6 @@
 /* Q5_1: 32 values of 5 bits (nibbles and 32 high bits), an F16 scale and an F16 minimum. */
 #include "engine/quant/block32.h"
+#include "engine/quant/block32_avx512.h"
 
 struct block_q5_1 {
     uint8_t d[2], m[2];
@@ -31,6 +32,24 @@ static float q5_1_dot(const void *row, const void *act, size_t n)
 
 SCALAR_KERNEL(q5_1, ACT_Q8_1)
 
+#if defined(__x86_64__)
+AVX512_INLINE __m512 q5_1_terms_avx512(const uint8_t *x, const struct block32_activation *a)
+{
+    __m512i sums = block32_sums_5_bits(x + 8, x + 4, sizeof(struct block_q5_1), a->quads);
+    __m512i heads = block32_heads(x, sizeof(struct block_q5_1));
+    return block32_term_min(sums, heads, a);
+}
+
+AVX512_INLINE void q5_1_pack_block_avx512(const uint8_t *x, size_t row_bytes, struct block32_tile *t)
+{
+    block32_pack_5_bits(x + 8, x + 4, row_bytes, 128, t);
+    _mm512_store_ps(t->d, halves_strided(x, row_bytes));
+    _mm512_store_ps(t->m, halves_strided(x + 2, row_bytes));
+}
+
+BLOCK32_AVX512(q5_1, sizeof(struct block_q5_1), BLOCK32_MINIMUM, BLOCK32_TILE_MIN, BLOCK32_PANEL_MIN)
+#endif
+
 const struct format format_q5_1 = {
     .id = 7,
     .name = "Q5_1",
@@ -39,6 +58,6 @@ const struct format format_q5_1 = {
     .activation = ACT_Q8_1,
     .dequantize = q5_1_dequantize,
     .dot = q5_1_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(q5_1, ACT_Q8_1)},
-    .prefill = {[TIER_SCALAR] = SCALAR(q5_1, ACT_Q8_1)},
+    .decode = {[TIER_SCALAR] = SCALAR(q5_1, ACT_Q8_1), BLOCK32_DECODE_AVX512(q5_1, q8_1)},
+    .prefill = {[TIER_SCALAR] = SCALAR(q5_1, ACT_Q8_1), BLOCK32_PREFILL_AVX512(q5_1, q8_1)},
 };

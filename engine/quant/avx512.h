@@ -1,5 +1,5 @@
 /* What the AVX-512 kernels of all formats share: the target, 16-row groups with a guard at the end of the mapping,
- * prefetching, transposes. The compiler must know neither instruction set nor machine: everything is a target attribute.
+ * prefetching, transposes. Everything is under a target attribute: the compiler must not know the machine.
  *
  * Kernels handle 16 rows at a time. A group whose reads could reach the end of the mapping, or that has fewer rows, is
  * copied into scratch first; all other groups are read in place. */

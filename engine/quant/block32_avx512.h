@@ -13,8 +13,8 @@ extern const struct activation_layout layout_avx512_panels_q8_0, layout_avx512_p
 /* ---- one token ---- */
 
 struct block32_activation {
-    const int8_t *pairs;    /* per 16 blocks 8 x 64 bytes: blocks (0,4) (1,5) (2,6) (3,7) (8,12) (9,13) (10,14) (11,15) */
-    const int8_t *quads;    /* per 16 blocks 4 x 128 bytes, blocks (k, k+4, k+8, k+12): 4 first halves, 4 second halves */
+    const int8_t *pairs;    /* of 16 blocks 8 x 64 bytes: (0,4) (1,5) (2,6) (3,7) (8,12) (9,13) (10,14) (11,15) */
+    const int8_t *quads;    /* of 16 blocks 4 x 128 bytes: first halves of blocks k, k+4, k+8, k+12, second halves */
     const int32_t *sums;    /* of the integers of a block */
     const float *d, *s;     /* scales; s of Q8_1 only, else zeros */
 };
@@ -152,9 +152,9 @@ AVX512_INLINE void block32_decode(const struct product *p, size_t block_bytes, b
 }
 
 /* (D * dx) * I, the integers stored with `1 << shift` added. */
-AVX512_INLINE __m512 block32_term(__m512i sums, unsigned shift, __m512 d, const struct block32_activation *a)
+AVX512_INLINE __m512 block32_term(__m512i sums, int shift, __m512 d, const struct block32_activation *a)
 {
-    sums = _mm512_sub_epi32(sums, _mm512_slli_epi32(load512(a->sums), shift));
+    sums = _mm512_sub_epi32(sums, _mm512_sllv_epi32(load512(a->sums), _mm512_set1_epi32(shift)));
     return _mm512_mul_ps(_mm512_cvtepi32_ps(sums), _mm512_mul_ps(d, _mm512_loadu_ps(a->d)));
 }
 
@@ -289,7 +289,7 @@ AVX512_INLINE void block32_pack_5_bits(const uint8_t *x, const uint8_t *high, si
     __m512i h = _mm512_load_si512(bits);
     UNROLL
     for (size_t k = 0; k < 8; k++) {
-        __m512i copies = _mm512_shuffle_epi8(_mm512_srli_epi32(h, (unsigned)(4 * k)), spread);
+        __m512i copies = _mm512_shuffle_epi8(_mm512_srlv_epi32(h, _mm512_set1_epi32((int)(4 * k))), spread);
         __m512i q = _mm512_add_epi8(_mm512_load_si512(t->w[k]), offset);
         q = _mm512_mask_add_epi8(q, _mm512_test_epi8_mask(copies, bit), q, _mm512_set1_epi8(16));
         _mm512_store_si512(t->w[k], q);

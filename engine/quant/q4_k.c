@@ -1,5 +1,6 @@
 /* Q4_K: 256 nibbles; eight 6-bit pairs of scale and minimum; F16 scales of both. */
 #include "engine/quant/superblock.h"
+#include "engine/quant/superblock_avx512.h"
 
 struct block_q4_k {
     uint8_t d[2], dmin[2];
@@ -29,6 +30,52 @@ static float q4_k_dot(const void *row, const void *act, size_t n)
 
 SCALAR_KERNEL(q4_k, ACT_Q8_K)
 
+#if defined(__x86_64__)
+AVX512_INLINE __m256i q4_k_lanes_avx512(const uint8_t *x, const struct superblock_activation *a, uint8_t *mins)
+{
+    const __m512i low = _mm512_set1_epi8(15);
+    uint64_t words[2];
+    scale_min_words(x + 4, &words[0], &words[1]);
+    memcpy(mins, words, sizeof words);
+    __m512i acc = _mm512_setzero_si512();
+    UNROLL
+    for (size_t h = 0; h < 2; h++) {
+        __m512i w = by_lanes(load512(x + 16 + 64 * h));
+        const int8_t *y = a->wide + 128 * h;
+        acc = dot_scaled(acc, _mm512_and_si512(w, low), y, scales_wide(mins + 8 * h, 0));
+        acc = dot_scaled(acc, _mm512_and_si512(_mm512_srli_epi16(w, 4), low), y + 64, scales_wide(mins + 8 * h, 1));
+    }
+    return add_halves(acc);
+}
+
+AVX512_INLINE void q4_k_pack_block_avx512(const uint8_t *x, size_t row_bytes, struct superblock_tile *t)
+{
+    const __m512i low = _mm512_set1_epi8(15);
+    struct lane_rows rows[4]; /* of nibbles: groups 2 c and 2 c + 1 */
+    for (size_t i = 0; i < ROWS; i++) {
+        lane_rows_store(rows, i, by_lanes(load512(x + i * row_bytes + 16)));
+        lane_rows_store(rows + 2, i, by_lanes(load512(x + i * row_bytes + 80)));
+    }
+    UNROLL
+    for (size_t c = 0; c < 4; c++) {
+        UNROLL
+        for (size_t half = 0; half < 2; half++) {
+            __m512i q[4];
+            lane_rows_load(rows + c, half, q);
+            UNROLL
+            for (size_t k = 0; k < 4; k++) {
+                _mm512_store_si512(t->w[4 * half + k][2 * c], _mm512_and_si512(q[k], low));
+                _mm512_store_si512(t->w[4 * half + k][2 * c + 1], _mm512_and_si512(_mm512_srli_epi16(q[k], 4), low));
+            }
+        }
+    }
+    tile_scales_min(x, row_bytes, t);
+}
+
+SUPERBLOCK_LANES_AVX512(q4_k, sizeof(struct block_q4_k), 0, true)
+SUPERBLOCK_TILES_AVX512(q4_k, sizeof(struct block_q4_k), SUPERBLOCK_LANES_MIN, 1)
+#endif
+
 const struct format format_q4_k = {
     .id = 12,
     .name = "Q4_K",
@@ -37,6 +84,6 @@ const struct format format_q4_k = {
     .activation = ACT_Q8_K,
     .dequantize = q4_k_dequantize,
     .dot = q4_k_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(q4_k, ACT_Q8_K)},
-    .prefill = {[TIER_SCALAR] = SCALAR(q4_k, ACT_Q8_K)},
+    .decode = {[TIER_SCALAR] = SCALAR(q4_k, ACT_Q8_K), SUPERBLOCK_DECODE_AVX512(q4_k)},
+    .prefill = {[TIER_SCALAR] = SCALAR(q4_k, ACT_Q8_K), SUPERBLOCK_PREFILL_AVX512(q4_k)},
 };

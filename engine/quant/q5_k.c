@@ -1,5 +1,6 @@
 /* Q5_K: 256 values of 5 bits (nibbles and high bits); eight 6-bit pairs of scale and minimum; F16 scales of both. */
 #include "engine/quant/superblock.h"
+#include "engine/quant/superblock_avx512.h"
 
 struct block_q5_k {
     uint8_t d[2], dmin[2];
@@ -32,6 +33,74 @@ static float q5_k_dot(const void *row, const void *act, size_t n)
 
 SCALAR_KERNEL(q5_k, ACT_Q8_K)
 
+#if defined(__x86_64__)
+/* q with 16 added where h has one of the bits: `a` in the lower half, `b` in the upper. */
+AVX512_INLINE __m512i q5_k_add_high_avx512(__m512i q, __m512i h, int a, int b)
+{
+    __m512i bits = _mm512_inserti64x4(_mm512_set1_epi8((char)a), _mm256_set1_epi8((char)b), 1);
+    return _mm512_mask_add_epi8(q, _mm512_test_epi8_mask(h, bits), q, _mm512_set1_epi8(16));
+}
+
+AVX512_INLINE __m256i q5_k_lanes_avx512(const uint8_t *x, const struct superblock_activation *a, uint8_t *mins)
+{
+    const __m512i low = _mm512_set1_epi8(15);
+    uint64_t words[2];
+    scale_min_words(x + 4, &words[0], &words[1]);
+    memcpy(mins, words, sizeof words);
+    __m512i acc = _mm512_setzero_si512(), high = by_lanes_twice(x + 16);
+    UNROLL
+    for (size_t h = 0; h < 2; h++) {
+        __m512i w = by_lanes(load512(x + 48 + 64 * h));
+        const int8_t *y = a->wide + 128 * h;
+        __m512i w0 = q5_k_add_high_avx512(_mm512_and_si512(w, low), high, 1 << 4 * h, 4 << 4 * h);
+        __m512i w1 = _mm512_and_si512(_mm512_srli_epi16(w, 4), low);
+        w1 = q5_k_add_high_avx512(w1, high, 2 << 4 * h, 8 << 4 * h);
+        acc = dot_scaled(acc, w0, y, scales_wide(mins + 8 * h, 0));
+        acc = dot_scaled(acc, w1, y + 64, scales_wide(mins + 8 * h, 1));
+    }
+    return add_halves(acc);
+}
+
+/* Bit `group` of every byte of high, moved to bit 4, and q. */
+AVX512_INLINE __m512i q5_k_merge_avx512(__m512i q, __m512i high, int group)
+{
+    __m512i left = _mm512_set1_epi16((short)(4 - group)), right = _mm512_set1_epi16((short)(group - 4));
+    __m512i moved = group <= 4 ? _mm512_sllv_epi16(high, left) : _mm512_srlv_epi16(high, right);
+    return _mm512_ternarylogic_epi64(q, moved, _mm512_set1_epi8(16), 0xf8); /* q | (moved & 16) */
+}
+
+AVX512_INLINE void q5_k_pack_block_avx512(const uint8_t *x, size_t row_bytes, struct superblock_tile *t)
+{
+    const __m512i low = _mm512_set1_epi8(15);
+    struct lane_rows rows[6]; /* nibbles: groups 2 c and 2 c + 1; the high bits */
+    for (size_t i = 0; i < ROWS; i++) {
+        lane_rows_store(rows, i, by_lanes(load512(x + i * row_bytes + 48)));
+        lane_rows_store(rows + 2, i, by_lanes(load512(x + i * row_bytes + 112)));
+        lane_rows_store(rows + 4, i, by_lanes_twice(x + i * row_bytes + 16));
+    }
+    UNROLL
+    for (size_t half = 0; half < 2; half++) {
+        __m512i high[4];
+        lane_rows_load(rows + 4, half, high);
+        UNROLL
+        for (int c = 0; c < 4; c++) {
+            __m512i q[4];
+            lane_rows_load(rows + c, half, q);
+            UNROLL
+            for (size_t k = 0; k < 4; k++) {
+                __m512i w0 = _mm512_and_si512(q[k], low), w1 = _mm512_and_si512(_mm512_srli_epi16(q[k], 4), low);
+                _mm512_store_si512(t->w[4 * half + k][2 * c], q5_k_merge_avx512(w0, high[k], 2 * c));
+                _mm512_store_si512(t->w[4 * half + k][2 * c + 1], q5_k_merge_avx512(w1, high[k], 2 * c + 1));
+            }
+        }
+    }
+    tile_scales_min(x, row_bytes, t);
+}
+
+SUPERBLOCK_LANES_AVX512(q5_k, sizeof(struct block_q5_k), 0, true)
+SUPERBLOCK_TILES_AVX512(q5_k, sizeof(struct block_q5_k), SUPERBLOCK_LANES_MIN, 1)
+#endif
+
 const struct format format_q5_k = {
     .id = 13,
     .name = "Q5_K",
@@ -40,6 +109,6 @@ const struct format format_q5_k = {
     .activation = ACT_Q8_K,
     .dequantize = q5_k_dequantize,
     .dot = q5_k_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(q5_k, ACT_Q8_K)},
-    .prefill = {[TIER_SCALAR] = SCALAR(q5_k, ACT_Q8_K)},
+    .decode = {[TIER_SCALAR] = SCALAR(q5_k, ACT_Q8_K), SUPERBLOCK_DECODE_AVX512(q5_k)},
+    .prefill = {[TIER_SCALAR] = SCALAR(q5_k, ACT_Q8_K), SUPERBLOCK_PREFILL_AVX512(q5_k)},
 };

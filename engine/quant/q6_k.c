@@ -1,5 +1,6 @@
 /* Q6_K: 256 values of 6 bits (nibbles and two high bits) minus 32; 16 signed byte scales; an F16 scale of these. */
 #include "engine/quant/superblock.h"
+#include "engine/quant/superblock_avx512.h"
 
 struct block_q6_k {
     uint8_t low[128];
@@ -35,6 +36,69 @@ static float q6_k_dot(const void *row, const void *act, size_t n)
 
 SCALAR_KERNEL(q6_k, ACT_Q8_K)
 
+#if defined(__x86_64__)
+/* Nibbles of w and bits 4 and 5 of high. */
+AVX512_INLINE __m512i q6_k_merge_avx512(__m512i w, __m512i high)
+{
+    return _mm512_ternarylogic_epi64(_mm512_and_si512(w, _mm512_set1_epi8(15)), high, _mm512_set1_epi8(0x30), 0xf8);
+}
+
+AVX512_INLINE __m256i q6_k_lanes_avx512(const uint8_t *x, const struct superblock_activation *a, uint8_t *mins)
+{
+    (void)mins;
+    const __m512i left = halves16(4, 2), right = halves16(0, 2);
+    __m512i scales = scale_pairs(_mm_loadu_si128((const void *)(x + 192))), acc = _mm512_setzero_si512();
+    UNROLL
+    for (size_t h = 0; h < 2; h++) {
+        __m512i w = by_lanes(load512(x + 64 * h)), high = by_lanes_twice(x + 128 + 32 * h);
+        __m512i w0 = q6_k_merge_avx512(w, _mm512_sllv_epi16(high, left));
+        __m512i w1 = q6_k_merge_avx512(_mm512_srli_epi16(w, 4), _mm512_srlv_epi16(high, right));
+        const int8_t *y = a->near + 128 * h;
+        const int16_t *offsets = a->offsets + 64 * h;
+        acc = dot_scaled_offset(acc, w0, y, offsets, scales_near(scales, 4 * (int)h));
+        acc = dot_scaled_offset(acc, w1, y + 64, offsets + 32, scales_near(scales, 4 * (int)h + 2));
+    }
+    return add_halves(acc);
+}
+
+AVX512_INLINE void q6_k_pack_block_avx512(const uint8_t *x, size_t row_bytes, struct superblock_tile *t)
+{
+    const __m512i offset = _mm512_set1_epi8(32);
+    struct lane_rows rows[6]; /* nibbles of groups (0,2) (1,3) (4,6) (5,7); high bits of groups 0..3, 4..7 */
+    for (size_t i = 0; i < ROWS; i++)
+        for (size_t k = 0; k < 3; k++)
+            lane_rows_store(rows + 2 * k, i, by_lanes(load512(x + i * row_bytes + 64 * k)));
+    UNROLL
+    for (size_t h = 0; h < 2; h++) {
+        UNROLL
+        for (size_t half = 0; half < 2; half++) {
+            __m512i q[4], r[4], high[4];
+            lane_rows_load(rows + 2 * h, half, q);
+            lane_rows_load(rows + 2 * h + 1, half, r);
+            lane_rows_load(rows + 4 + h, half, high);
+            UNROLL
+            for (size_t k = 0; k < 4; k++) {
+                __m512i w[4] = {
+                    q6_k_merge_avx512(q[k], _mm512_slli_epi16(high[k], 4)),
+                    q6_k_merge_avx512(r[k], _mm512_slli_epi16(high[k], 2)),
+                    q6_k_merge_avx512(_mm512_srli_epi16(q[k], 4), high[k]),
+                    q6_k_merge_avx512(_mm512_srli_epi16(r[k], 4), _mm512_srli_epi16(high[k], 2)),
+                };
+                UNROLL
+                for (size_t j = 0; j < 4; j++)
+                    _mm512_store_si512(t->w[4 * half + k][4 * h + j], _mm512_sub_epi8(w[j], offset));
+            }
+        }
+    }
+    tile_scales_s8(x + 192, row_bytes, t);
+    tile_start(t, true);
+    _mm512_store_ps(t->d, halves_strided(x + 208, row_bytes));
+}
+
+SUPERBLOCK_LANES_AVX512(q6_k, sizeof(struct block_q6_k), 208, false)
+SUPERBLOCK_TILES_AVX512(q6_k, sizeof(struct block_q6_k), SUPERBLOCK_LANES, 1)
+#endif
+
 const struct format format_q6_k = {
     .id = 14,
     .name = "Q6_K",
@@ -43,6 +107,6 @@ const struct format format_q6_k = {
     .activation = ACT_Q8_K,
     .dequantize = q6_k_dequantize,
     .dot = q6_k_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(q6_k, ACT_Q8_K)},
-    .prefill = {[TIER_SCALAR] = SCALAR(q6_k, ACT_Q8_K)},
+    .decode = {[TIER_SCALAR] = SCALAR(q6_k, ACT_Q8_K), SUPERBLOCK_DECODE_AVX512(q6_k)},
+    .prefill = {[TIER_SCALAR] = SCALAR(q6_k, ACT_Q8_K), SUPERBLOCK_PREFILL_AVX512(q6_k)},
 };

@@ -1,0 +1,113 @@
+/* Activation layouts of the super-block formats on AVX-512: one for decode, one for panels, each serving all formats,
+ * so that matrices of different formats that share x share the encoding. */
+#include "engine/quant/superblock_avx512.h"
+
+#if defined(__x86_64__)
+#include "engine/quant/encode_avx512.h"
+
+#define LANES_ORDER(o)                                                                                              \
+    o + 0, o + 8, o + 16, o + 24, o + 1, o + 9, o + 17, o + 25, o + 2, o + 10, o + 18, o + 26, o + 3, o + 11,       \
+        o + 19, o + 27, o + 4, o + 12, o + 20, o + 28, o + 5, o + 13, o + 21, o + 29, o + 6, o + 14, o + 22,        \
+        o + 30, o + 7, o + 15, o + 23, o + 31
+const uint8_t lanes_order[64] ALIGNED = {LANES_ORDER(0), LANES_ORDER(32)};
+const uint8_t lanes_order_twice[64] ALIGNED = {LANES_ORDER(0), LANES_ORDER(0)};
+
+/* ---- one token ---- */
+
+static size_t decode_bytes(size_t n_cols, size_t n_tokens)
+{
+    (void)n_tokens;
+    size_t n = n_cols / 256;
+    return round_up(816 * n, 64) + round_up(n, 16) * sizeof(float);
+}
+
+AVX512_INLINE void place_near_wide(const struct act_q8_k *q, int8_t *near, int8_t *wide, int16_t *offsets)
+{
+    for (size_t pair = 0; pair < 4; pair++) {
+        __m512i v = by_lanes(load512(q->q + 64 * pair));
+        _mm512_storeu_si512(near + 64 * pair, v);
+        __m512i sums = _mm512_maddubs_epi16(_mm512_set1_epi8(1), v);
+        _mm512_storeu_si512(offsets + 32 * pair, _mm512_slli_epi16(_mm512_sub_epi16(_mm512_setzero_si512(), sums), 5));
+        /* groups 2 pair, 2 pair + 1 of a half of four: lower or upper part of its two vectors */
+        int8_t *half = wide + 128 * (pair / 2) + 32 * (pair % 2);
+        _mm256_storeu_si256((void *)half, _mm512_castsi512_si256(v));
+        _mm256_storeu_si256((void *)(half + 64), _mm512_extracti64x4_epi64(v, 1));
+    }
+}
+
+AVX512 static void decode_encode(const float *x, size_t x_stride, size_t n_cols, size_t token_begin, size_t token_end,
+                                 size_t n_tokens, void *out)
+{
+    (void)x_stride;
+    (void)n_tokens;
+    if (token_begin == token_end)
+        return;
+    size_t n = n_cols / 256;
+    int8_t *near = out, *wide = near + 256 * n;
+    int16_t *offsets = (int16_t *)(void *)(near + 512 * n), *sums16 = offsets + 128 * n, *sums32 = sums16 + 16 * n;
+    float *d = (float *)(void *)(near + round_up(816 * n, 64));
+    for (size_t b = 0; b < n; b++) {
+        struct act_q8_k q;
+        encode256(x + 256 * b, &q);
+        place_near_wide(&q, near + 256 * b, wide + 256 * b, offsets + 128 * b);
+        memcpy(sums16 + 16 * b, q.sums, sizeof q.sums);
+        for (size_t j = 0; j < 8; j++)
+            sums32[8 * b + j] = (int16_t)(q.sums[2 * j] + q.sums[2 * j + 1]);
+        d[b] = q.d;
+    }
+    for (size_t b = n; b % 16; b++)
+        d[b] = 0;
+}
+
+const struct activation_layout layout_avx512_decode_q8_k = {"AVX-512 decode Q8_K", ACT_Q8_K, 1, decode_bytes,
+                                                            decode_encode};
+
+/* ---- panels of 8 tokens ---- */
+
+static size_t panels_bytes(size_t n_cols, size_t n_tokens)
+{
+    size_t n = round_up(n_tokens, TOKENS) / TOKENS * (n_cols / 256);
+    return n * (sizeof(struct superblock_panel) + sizeof(struct superblock_panel_u8));
+}
+
+/* One token's block into its column of a panel. */
+AVX512_INLINE void place_token(const struct act_q8_k *q, size_t token, struct superblock_panel *s8,
+                               struct superblock_panel_u8 *u8)
+{
+    for (size_t pair = 0; pair < 4; pair++) {
+        uint32_t dwords[16] ALIGNED, flipped[16] ALIGNED;
+        __m512i v = by_lanes(load512(q->q + 64 * pair));
+        _mm512_store_si512(dwords, v);
+        _mm512_store_si512(flipped, _mm512_xor_si512(v, _mm512_set1_epi8(-128)));
+        for (size_t k = 0; k < 16; k++) {
+            memcpy(s8->q[k % 8][2 * pair + k / 8][token], dwords + k, 4);
+            memcpy(u8->q[k % 8][2 * pair + k / 8][token], flipped + k, 4);
+        }
+    }
+    s8->d[token] = u8->d[token] = q->d;
+    for (size_t j = 0; j < 8; j++) {
+        s8->sums16[j][token][0] = q->sums[2 * j];
+        s8->sums16[j][token][1] = q->sums[2 * j + 1];
+        s8->sums32[j / 2][token][j % 2] = (int16_t)(q->sums[2 * j] + q->sums[2 * j + 1]);
+    }
+}
+
+AVX512 static void panels_encode(const float *x, size_t x_stride, size_t n_cols, size_t token_begin, size_t token_end,
+                                 size_t n_tokens, void *out)
+{
+    size_t n = n_cols / 256, n_panels = round_up(n_tokens, TOKENS) / TOKENS;
+    struct superblock_panel *s8 = out;
+    struct superblock_panel_u8 *u8 = (void *)(s8 + n_panels * n);
+    for (size_t t = token_begin; t < round_up(token_end, TOKENS); t++)
+        for (size_t b = 0; b < n; b++) {
+            struct act_q8_k q = {.d = 0};
+            if (t < token_end)
+                encode256(x + t * x_stride + 256 * b, &q);
+            place_token(&q, t % TOKENS, s8 + t / TOKENS * n + b, u8 + t / TOKENS * n + b);
+        }
+}
+
+const struct activation_layout layout_avx512_panels_q8_k = {"AVX-512 panels Q8_K", ACT_Q8_K, TOKENS, panels_bytes,
+                                                            panels_encode};
+
+#endif

@@ -1,0 +1,540 @@
+/* The formats with 256 weights per super-block on AVX-512: decode loops and one tile kernel with four rules for the
+ * floats. A format's file puts in how it loads its integers and scales.
+ *
+ * The eight-lane rule forbids to add more than the elements of one lane before the float step. So 32 elements are
+ * permuted to have l, l+8, l+16, l+24 in dword l: a pair of bytes shares a scale of 16 elements, a dword a lane. */
+#ifndef GGUFD_QUANT_SUPERBLOCK_AVX512_H
+#define GGUFD_QUANT_SUPERBLOCK_AVX512_H
+#include "engine/quant/avx512.h"
+#if defined(__x86_64__)
+
+extern const struct activation_layout layout_avx512_decode_q8_k; /* one token */
+extern const struct activation_layout layout_avx512_panels_q8_k; /* panels of 8 tokens */
+
+/* Byte 4 l + k of 32 <- byte l + 8 k, in both halves; and the same with the lower half in both. */
+extern const uint8_t lanes_order[64], lanes_order_twice[64];
+
+AVX512_INLINE __m512i by_lanes(__m512i v)
+{
+    return _mm512_permutexvar_epi8(_mm512_load_si512(lanes_order), v);
+}
+
+/* 32 bytes at p, permuted, in both halves. */
+AVX512_INLINE __m512i by_lanes_twice(const uint8_t *p)
+{
+    return _mm512_permutexvar_epi8(_mm512_load_si512(lanes_order_twice),
+                                   _mm512_castsi256_si512(_mm256_loadu_si256((const void *)p)));
+}
+
+/* Lower half from a, upper half from b. */
+AVX512_INLINE __m512i halves16(int a, int b)
+{
+    return _mm512_inserti64x4(_mm512_set1_epi16((short)a), _mm256_set1_epi16((short)b), 1);
+}
+
+/* ---- one token ---- */
+
+/* Per super-block, groups of 32 elements permuted as above, two in 64 bytes. */
+struct superblock_activation {
+    const int8_t *near;         /* groups (0,1) (2,3) (4,5) (6,7) */
+    const int8_t *wide;         /* groups (0,2) (1,3) (4,6) (5,7) */
+    const int16_t *offsets;     /* -32 times the sums of byte pairs of `near` */
+    const int16_t *sums16;      /* sums of 16 elements */
+    const int16_t *sums32;      /* sums of 32 elements */
+    const float *d;             /* padded with zeros to a multiple of 16 super-blocks */
+};
+
+static inline struct superblock_activation superblock_activation_at(const void *x, size_t n)
+{
+    const char *at = x;
+    return (struct superblock_activation){
+        .near = (const int8_t *)at,
+        .wide = (const int8_t *)at + 256 * n,
+        .offsets = (const int16_t *)(const void *)(at + 512 * n),
+        .sums16 = (const int16_t *)(const void *)(at + 768 * n),
+        .sums32 = (const int16_t *)(const void *)(at + 800 * n),
+        .d = (const float *)(const void *)(at + round_up(816 * n, 64)),
+    };
+}
+
+AVX512_INLINE struct superblock_activation superblock_activation_from(const struct superblock_activation *a, size_t b)
+{
+    return (struct superblock_activation){a->near + 256 * b, a->wide + 256 * b,   a->offsets + 128 * b,
+                                          a->sums16 + 16 * b, a->sums32 + 8 * b, a->d + b};
+}
+
+/* Scales are copied this many super-blocks before use, to have their lines requested early. */
+enum { SCALES_AHEAD = 24 };
+
+/* Scratch of the lanes loop; n super-blocks a row. */
+struct superblock_scratch {
+    float *lanes;           /* [16 rows][8] */
+    float *scales;          /* [n rounded up to 16]: D * dx of one row */
+    uint16_t *d;            /* [16 rows * n + ahead]: the group's D in stream order */
+    uint16_t *dmin;         /* [n][16 rows] */
+    uint8_t *mins;          /* [n][16 rows][16] as the format's function stores them */
+    uint8_t *stage;
+};
+
+/* Where the parts begin, in bytes. */
+struct superblock_scratch_plan {
+    size_t lanes, scales, d, dmin, mins, stage, end;
+};
+
+static inline struct superblock_scratch_plan superblock_scratch_plan(size_t n, size_t block_bytes)
+{
+    struct superblock_scratch_plan p = {.lanes = 0};
+    p.scales = p.lanes + ROWS * 8 * sizeof(float);
+    p.d = p.scales + round_up(n, 16) * sizeof(float);
+    p.dmin = p.d + round_up((ROWS * n + SCALES_AHEAD + 16) * sizeof(uint16_t), 64);
+    p.mins = p.dmin + round_up(ROWS * n * sizeof(uint16_t), 64);
+    p.stage = p.mins + ROWS * n * 16;
+    p.end = p.stage + row_group_bytes(n * block_bytes, (SCALES_AHEAD + 1) * block_bytes);
+    return p;
+}
+
+static inline struct superblock_scratch superblock_scratch_at(void *base, size_t n, size_t block_bytes)
+{
+    const struct superblock_scratch_plan p = superblock_scratch_plan(n, block_bytes);
+    uint8_t *at = base;
+    return (struct superblock_scratch){
+        .lanes = (float *)(void *)(at + p.lanes),
+        .scales = (float *)(void *)(at + p.scales),
+        .d = (uint16_t *)(void *)(at + p.d),
+        .dmin = (uint16_t *)(void *)(at + p.dmin),
+        .mins = at + p.mins,
+        .stage = at + p.stage,
+    };
+}
+
+/* Eight lane sums of one super-block at x. Formats with minima store 16 bytes at `mins`: minima 0..3 in bytes 4..7,
+ * minima 4..7 in bytes 12..15. */
+typedef __m256i superblock_lanes_function(const uint8_t *x, const struct superblock_activation *a, uint8_t *mins);
+
+/* 0 - (Dmin * dx) * Bm - ... over the super-blocks, for 16 rows. */
+AVX512_INLINE __m512 superblock_minima(const struct superblock_scratch *s, const struct superblock_activation *a,
+                                       size_t n)
+{
+    const __m128i words = _mm_setr_epi8(4, -1, 5, -1, 6, -1, 7, -1, 12, -1, 13, -1, 14, -1, 15, -1);
+    const __m512i spread = _mm512_broadcast_i32x4(words);
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    __m512 total = _mm512_setzero_ps();
+    for (size_t b = 0; b < n; b++) {
+        __m512i sums = _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)(a->sums32 + 8 * b))), q[4];
+        UNROLL
+        for (size_t k = 0; k < 4; k++)
+            q[k] = _mm512_madd_epi16(_mm512_shuffle_epi8(load512(s->mins + 256 * b + 64 * k), spread), sums);
+        __m512i min_sum = _mm512_permutexvar_epi32(order, add_across(q[0], q[1], q[2], q[3]));
+        __m512 dmin = _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(s->dmin + ROWS * b)));
+        __m512 scale = _mm512_mul_ps(dmin, _mm512_set1_ps(a->d[b]));
+        total = _mm512_sub_ps(total, _mm512_mul_ps(scale, _mm512_cvtepi32_ps(min_sum)));
+    }
+    return total;
+}
+
+/* Row i of a group: its eight float lanes. */
+AVX512_INLINE void superblock_row_lanes(const uint8_t *x, size_t i, size_t n, size_t block_bytes, size_t d_offset,
+                                        bool has_min, const struct superblock_activation *a,
+                                        const struct superblock_scratch *s, superblock_lanes_function *lanes_of)
+{
+    __m256 lanes = _mm256_setzero_ps();
+    uint16_t *d = s->d + i * n;
+    for (size_t b = 0; b < n; b++, x += block_bytes) {
+        if (b % 16 == 0)
+            _mm512_storeu_ps(s->scales + b, _mm512_mul_ps(_mm512_cvtph_ps(_mm256_loadu_si256((const void *)(d + b))),
+                                                          _mm512_loadu_ps(a->d + b)));
+        memcpy(d + b + SCALES_AHEAD, x + SCALES_AHEAD * block_bytes + d_offset, sizeof *d);
+        if (has_min)
+            memcpy(s->dmin + ROWS * b + i, x + d_offset + 2, sizeof *d);
+        prefetch_stream(x, block_bytes);
+        struct superblock_activation at = superblock_activation_from(a, b);
+        __m256 sums = _mm256_cvtepi32_ps(lanes_of(x, &at, s->mins + 256 * b + 16 * i));
+        lanes = _mm256_add_ps(lanes, _mm256_mul_ps(_mm256_set1_ps(s->scales[b]), sums));
+    }
+    _mm256_storeu_ps(s->lanes + 8 * i, lanes);
+}
+
+AVX512_INLINE void superblock_decode_lanes(const struct product *p, size_t block_bytes, size_t d_offset, bool has_min,
+                                           superblock_lanes_function *lanes_of)
+{
+    size_t n = p->n_cols / 256;
+    const struct superblock_scratch s = superblock_scratch_at(p->scratch, n, block_bytes);
+    const struct superblock_activation a = superblock_activation_at(p->x, n);
+    memset(s.d, 0, (ROWS * n + SCALES_AHEAD + 16) * sizeof *s.d);
+    for (size_t row = p->row_begin; row < p->row_end; row += ROWS) {
+        const uint8_t *rows = row_group(p, row, (SCALES_AHEAD + 1) * block_bytes, s.stage);
+        for (size_t b = 0; b < SCALES_AHEAD; b++)
+            memcpy(s.d + b, rows + b * block_bytes + d_offset, sizeof *s.d);
+        for (size_t i = 0; i < ROWS; i++)
+            superblock_row_lanes(rows + i * p->row_bytes, i, n, block_bytes, d_offset, has_min, &a, &s, lanes_of);
+        __m512 start = has_min ? superblock_minima(&s, &a, n) : _mm512_setzero_ps();
+        _mm512_mask_storeu_ps(p->y + row, row_mask(p, row), add_columns(start, s.lanes, 8, 8));
+    }
+}
+
+/* acc + per dword: two s16 pairs of u8 x s8, times a pair of s16 scales. */
+AVX512_INLINE __m512i dot_scaled(__m512i acc, __m512i u8, const int8_t *y, __m512i scales)
+{
+    return _mm512_dpwssd_epi32(acc, _mm512_maddubs_epi16(u8, load512(y)), scales);
+}
+
+/* The same for u8 stored 32 above their value. */
+AVX512_INLINE __m512i dot_scaled_offset(__m512i acc, __m512i u8, const int8_t *y, const int16_t *offsets,
+                                        __m512i scales)
+{
+    __m512i offset = load512(offsets);
+    return _mm512_dpwssd_epi32(acc, _mm512_add_epi16(_mm512_maddubs_epi16(u8, load512(y)), offset), scales);
+}
+
+AVX512_INLINE __m256i add_halves(__m512i v)
+{
+    return _mm256_add_epi32(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1));
+}
+
+/* Dword `group` of 8 in the lower half, group + 1 in the upper: pairs of s16 scales for groups (group, group + 1). */
+AVX512_INLINE __m512i scales_near(__m512i pairs, int group)
+{
+    __m512i index = _mm512_inserti64x4(_mm512_set1_epi32(group), _mm256_set1_epi32(group + 1), 1);
+    return _mm512_permutexvar_epi32(index, pairs);
+}
+
+/* 16 s8 scales at p -> 8 dwords of s16 pairs. */
+AVX512_INLINE __m512i scale_pairs(__m128i s8)
+{
+    return _mm512_castsi256_si512(_mm256_cvtepi8_epi16(s8));
+}
+
+/* Q4_K and Q5_K: 12 bytes -> scales and minima: low[0..3] scales 0..3, low[4..7] minima 0..3, high: 4..7. */
+static inline void scale_min_words(const uint8_t *p, uint64_t *low, uint64_t *high)
+{
+    uint64_t first = load_u64(p), last = load_u32(p + 8);
+    *low = first & 0x3f3f3f3f3f3f3f3full;
+    *high = (first >> 2 & 0x3030303030303030ull) | ((last | last << 28) & 0x0f0f0f0f0f0f0f0full);
+}
+
+/* Scales of groups (j, j + 2), j = 0, 1, from the words above, as s16 pairs. */
+AVX512_INLINE __m512i scales_wide(const uint8_t *word, int j)
+{
+    const __mmask64 even = 0x5555555555555555ull;
+    __m512i all = _mm512_set1_epi64((long long)load_u64(word));
+    __m512i index = _mm512_inserti64x4(_mm512_set1_epi8((char)j), _mm256_set1_epi8((char)(j + 2)), 1);
+    return _mm512_maskz_permutexvar_epi8(even, index, all);
+}
+
+/* ---- many tokens ---- */
+
+/* Tile of one super-block: [lane][group][row][4 elements], scales of a group's two halves as s16 pairs. */
+struct superblock_tile {
+    uint8_t w[8][8][64];    /* u8, or s8 in formats whose panel is u8 */
+    int16_t s[8][2 * ROWS];
+    float d[ROWS];
+    union {
+        int32_t start[8][ROWS]; /* s8 formats: -128 times the sums of s * q per lane; [0] only for the one-sum rules */
+        int16_t m[8][2 * ROWS];     /* minima as s16 pairs: of two groups (4 used), or of the halves of a group (8) */
+    };
+    float dmin[ROWS];
+};
+
+/* Panel of one super-block, first section: s8. */
+struct superblock_panel {
+    int8_t q[8][8][TOKENS][4]; /* lane, group, token */
+    float d[TOKENS];
+    int16_t sums32[4][TOKENS][2]; /* of groups 2 j, 2 j + 1 */
+    int16_t sums16[8][TOKENS][2]; /* of the halves of group j */
+};
+
+/* Second section: the same integers as u8, 128 added. */
+struct superblock_panel_u8 {
+    uint8_t q[8][8][TOKENS][4];
+    float d[TOKENS];
+};
+
+enum superblock_rule {
+    SUPERBLOCK_LANES_MIN,   /* eight lanes and minima of 32 weights; s8 panel */
+    SUPERBLOCK_LANES,       /* eight lanes; u8 panel */
+    SUPERBLOCK_SUM,         /* R += (D * dx) * A; u8 panel */
+    SUPERBLOCK_SUM_MIN      /* R += (dx * D) * A - (dx * Dmin) * Bm, minima of 16 weights; s8 panel */
+};
+
+AVX512_INLINE bool rule_is_signed(enum superblock_rule rule)
+{
+    return rule == SUPERBLOCK_LANES || rule == SUPERBLOCK_SUM;
+}
+
+/* acc + w . activations of one lane and group, times the scales. */
+AVX512_INLINE __m512i tile_step(enum superblock_rule rule, __m512i acc, __m512i w, const void *y, __m512i scales)
+{
+    __m512i quad = broadcast32(y);
+    return _mm512_dpwssd_epi32(
+        acc, rule_is_signed(rule) ? _mm512_maddubs_epi16(quad, w) : _mm512_maddubs_epi16(w, quad), scales);
+}
+
+/* Sum of minima times activation sums, n pairs. */
+AVX512_INLINE __m512i tile_minima(const struct superblock_tile *t, const void *sums, size_t token, size_t n)
+{
+    const int16_t *pair = (const int16_t *)sums + 2 * token;
+    __m512i total = _mm512_setzero_si512();
+    UNROLL
+    for (size_t j = 0; j < n; j++)
+        total = dot_s16_broadcast(total, _mm512_load_si512(t->m[j]), pair + j * 2 * TOKENS);
+    return total;
+}
+
+/* Sums of one super-block for the tokens: all lanes' float accumulators of a tile against a panel. */
+struct superblock_sums {
+    float lanes[8][TOKENS][ROWS];
+    float r[TOKENS][ROWS];
+} ALIGNED;
+
+AVX512_INLINE void tile_block_lanes(enum superblock_rule rule, const struct superblock_tile *t, const uint8_t *panel,
+                                    size_t n_tokens, struct superblock_sums *f)
+{
+    const struct superblock_panel *a = (const void *)panel; /* q and d lie alike in both sections */
+    float scale[TOKENS][ROWS] ALIGNED;
+    if (rule == SUPERBLOCK_LANES_MIN) {
+        __m512 dmin = _mm512_load_ps(t->dmin);
+        UNROLL
+        for (size_t i = 0; i < n_tokens; i++) {
+            __m512 sum = _mm512_cvtepi32_ps(tile_minima(t, a->sums32, i, 4));
+            __m512 term = _mm512_mul_ps(_mm512_mul_ps(dmin, _mm512_set1_ps(a->d[i])), sum);
+            _mm512_store_ps(f->r[i], _mm512_sub_ps(_mm512_load_ps(f->r[i]), term));
+        }
+    }
+    __m512i s[8];
+    UNROLL
+    for (size_t j = 0; j < 8; j++)
+        s[j] = _mm512_load_si512(t->s[j]);
+    __m512 d = _mm512_load_ps(t->d);
+    UNROLL
+    for (size_t i = 0; i < n_tokens; i++)
+        _mm512_store_ps(scale[i], _mm512_mul_ps(d, _mm512_set1_ps(a->d[i])));
+    for (size_t l = 0; l < 8; l++) {
+        __m512i acc[TOKENS];
+        UNROLL
+        for (size_t i = 0; i < n_tokens; i++)
+            acc[i] = rule == SUPERBLOCK_LANES ? _mm512_load_si512(t->start[l]) : _mm512_setzero_si512();
+        UNROLL
+        for (size_t j = 0; j < 8; j++) {
+            __m512i w = _mm512_load_si512(t->w[l][j]);
+            UNROLL
+            for (size_t i = 0; i < n_tokens; i++)
+                acc[i] = tile_step(rule, acc[i], w, a->q[l][j][i], s[j]);
+        }
+        UNROLL
+        for (size_t i = 0; i < n_tokens; i++) {
+            __m512 term = _mm512_mul_ps(_mm512_load_ps(scale[i]), _mm512_cvtepi32_ps(acc[i]));
+            _mm512_store_ps(f->lanes[l][i], _mm512_add_ps(_mm512_load_ps(f->lanes[l][i]), term));
+        }
+    }
+}
+
+AVX512_INLINE void tile_block_sum(enum superblock_rule rule, const struct superblock_tile *t, const uint8_t *panel,
+                                  size_t n_tokens, struct superblock_sums *f)
+{
+    const struct superblock_panel *a = (const void *)panel;
+    __m512i acc[TOKENS], s[8];
+    UNROLL
+    for (size_t j = 0; j < 8; j++)
+        s[j] = _mm512_load_si512(t->s[j]);
+    UNROLL
+    for (size_t i = 0; i < n_tokens; i++)
+        acc[i] = rule == SUPERBLOCK_SUM ? _mm512_load_si512(t->start[0]) : _mm512_setzero_si512();
+    for (size_t l = 0; l < 8; l++) {
+        UNROLL
+        for (size_t j = 0; j < 8; j++) {
+            __m512i w = _mm512_load_si512(t->w[l][j]);
+            UNROLL
+            for (size_t i = 0; i < n_tokens; i++)
+                acc[i] = tile_step(rule, acc[i], w, a->q[l][j][i], s[j]);
+        }
+    }
+    UNROLL
+    for (size_t i = 0; i < n_tokens; i++) {
+        __m512 dx = _mm512_set1_ps(a->d[i]);
+        __m512 term = _mm512_mul_ps(_mm512_mul_ps(_mm512_load_ps(t->d), dx), _mm512_cvtepi32_ps(acc[i]));
+        if (rule == SUPERBLOCK_SUM_MIN) {
+            __m512 sum = _mm512_cvtepi32_ps(tile_minima(t, a->sums16, i, 8));
+            term = _mm512_sub_ps(term, _mm512_mul_ps(_mm512_mul_ps(dx, _mm512_load_ps(t->dmin)), sum));
+        }
+        _mm512_store_ps(f->r[i], _mm512_add_ps(_mm512_load_ps(f->r[i]), term));
+    }
+}
+
+/* factor: a power of two the finished sums are multiplied with. */
+AVX512_INLINE void superblock_tile_run(const struct tile_job *job, enum superblock_rule rule, float factor,
+                                       size_t n_tokens)
+{
+    bool lanes = rule == SUPERBLOCK_LANES || rule == SUPERBLOCK_LANES_MIN;
+    size_t panel_bytes = rule_is_signed(rule) ? sizeof(struct superblock_panel_u8) : sizeof(struct superblock_panel);
+    const uint8_t *panel = job->panel, *ahead = job->prefetch;
+    const struct superblock_tile *t = (const void *)job->tile;
+    struct superblock_sums f;
+    memset(f.r, 0, sizeof f.r);
+    if (lanes)
+        memset(f.lanes, 0, sizeof f.lanes);
+    for (size_t b = 0; b < job->n_blocks; b++, t++, panel += panel_bytes, ahead += job->prefetch_step) {
+        prefetch_tile(ahead, job->prefetch_step);
+        if (lanes)
+            tile_block_lanes(rule, t, panel, n_tokens, &f);
+        else
+            tile_block_sum(rule, t, panel, n_tokens, &f);
+    }
+    __m512 sums[TOKENS];
+    UNROLL
+    for (size_t i = 0; i < n_tokens; i++) {
+        sums[i] = _mm512_load_ps(f.r[i]);
+        if (lanes) {
+            UNROLL
+            for (size_t l = 0; l < 8; l++)
+                sums[i] = _mm512_add_ps(sums[i], _mm512_load_ps(f.lanes[l][i]));
+        }
+        if (factor != 1)
+            sums[i] = _mm512_mul_ps(_mm512_set1_ps(factor), sums[i]);
+    }
+    store_tokens(job, sums, n_tokens);
+}
+
+/* s8 tiles: cancels the 128 that the panel's u8 have in excess. */
+AVX512_INLINE void tile_start(struct superblock_tile *t, bool lanes)
+{
+    const __m512i one = _mm512_set1_epi8(1);
+    __m512i sum = _mm512_setzero_si512();
+    for (size_t l = 0; l < 8; l++) {
+        UNROLL
+        for (size_t j = 0; j < 8; j++)
+            sum = _mm512_dpwssd_epi32(sum, _mm512_maddubs_epi16(one, _mm512_load_si512(t->w[l][j])),
+                                      _mm512_load_si512(t->s[j]));
+        __m512i start = _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(sum, 7));
+        _mm512_store_si512(t->start[lanes ? l : 0], start);
+        if (lanes)
+            sum = _mm512_setzero_si512();
+    }
+}
+
+/* Rows of permuted 32-byte groups; 16 rows -> their dwords l = 4 * half .. 4 * half + 3. */
+struct lane_rows {
+    uint8_t bytes[ROWS][32];
+} ALIGNED;
+
+AVX512_INLINE void lane_rows_store(struct lane_rows *pair, size_t row, __m512i permuted)
+{
+    _mm256_store_si256((void *)pair[0].bytes[row], _mm512_castsi512_si256(permuted));
+    _mm256_store_si256((void *)pair[1].bytes[row], _mm512_extracti64x4_epi64(permuted, 1));
+}
+
+AVX512_INLINE void lane_rows_load(const struct lane_rows *g, size_t half, __m512i out[4])
+{
+    transpose_16x4(g->bytes[0] + 16 * half, sizeof g->bytes[0], out);
+}
+
+/* Scales of 16 rows, 8 bytes each: scale j of every row as an s16 pair. */
+AVX512_INLINE __m512i scales_of_rows(uint8_t bytes[ROWS][8], size_t first, size_t second)
+{
+    const __m512i row = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    __m512i index = _mm512_slli_epi32(_mm512_or_si512(row, _mm512_slli_epi32(row, 16)), 3);
+    index = _mm512_add_epi32(index, _mm512_set1_epi32((int)(first | second << 16)));
+    return _mm512_maskz_permutex2var_epi8(0x5555555555555555ull, load512(bytes[0]), index, load512(bytes[8]));
+}
+
+/* s8 scales: 16 of every row, 16 rows. */
+AVX512_INLINE void tile_scales_s8(const uint8_t *first, size_t step, struct superblock_tile *t)
+{
+    uint8_t pairs[8][2 * ROWS] ALIGNED;
+    UNROLL
+    for (size_t i = 0; i < ROWS; i++) {
+        UNROLL
+        for (size_t j = 0; j < 8; j++)
+            memcpy(pairs[j] + 2 * i, first + i * step + 2 * j, 2);
+    }
+    __asm__ volatile("" ::: "memory");
+    UNROLL
+    for (size_t j = 0; j < 8; j++)
+        _mm512_store_si512(t->s[j], _mm512_cvtepi8_epi16(_mm256_load_si256((const void *)pairs[j])));
+}
+
+/* Q4_K and Q5_K: D and Dmin at x, the 12 bytes of scales and minima behind them. */
+AVX512_INLINE void tile_scales_min(const uint8_t *x, size_t row_bytes, struct superblock_tile *t)
+{
+    uint8_t scales[ROWS][8] ALIGNED, mins[ROWS][8] ALIGNED;
+    for (size_t i = 0; i < ROWS; i++) {
+        uint64_t low, high;
+        scale_min_words(x + i * row_bytes + 4, &low, &high);
+        uint64_t s = (low & 0xffffffff) | high << 32, m = low >> 32 | (high & 0xffffffff00000000ull);
+        memcpy(scales[i], &s, sizeof s);
+        memcpy(mins[i], &m, sizeof m);
+    }
+    UNROLL
+    for (size_t j = 0; j < 8; j++)
+        _mm512_store_si512(t->s[j], scales_of_rows(scales, j, j));
+    UNROLL
+    for (size_t j = 0; j < 4; j++)
+        _mm512_store_si512(t->m[j], scales_of_rows(mins, 2 * j, 2 * j + 1));
+    _mm512_store_ps(t->d, halves_strided(x, row_bytes));
+    _mm512_store_ps(t->dmin, halves_strided(x + 2, row_bytes));
+}
+
+typedef void superblock_pack_function(const uint8_t *x, size_t row_bytes, struct superblock_tile *t);
+
+AVX512_INLINE void superblock_pack(const uint8_t *rows, size_t row_bytes, size_t n_blocks, uint8_t *tile,
+                                   size_t block_bytes, superblock_pack_function *pack)
+{
+    for (size_t b = 0; b < n_blocks; b++)
+        pack(rows + b * block_bytes, row_bytes, (struct superblock_tile *)(void *)tile + b);
+}
+
+/* In a format's file, behind NAME_pack_block_avx512: its kernels for many tokens. */
+#define SUPERBLOCK_TILES_AVX512(name, bytes, rule, factor)                                                          \
+    AVX512 static void name##_pack_avx512(const uint8_t *rows, size_t row_bytes, size_t n_blocks, uint8_t *tile)    \
+    {                                                                                                               \
+        superblock_pack(rows, row_bytes, n_blocks, tile, bytes, name##_pack_block_avx512);                          \
+    }                                                                                                               \
+    AVX512 static void name##_tile_avx512(const struct tile_job *job)                                               \
+    {                                                                                                               \
+        superblock_tile_run(job, rule, factor, TOKENS);                                                             \
+    }                                                                                                               \
+    AVX512 static void name##_tile_few_avx512(const struct tile_job *job)                                           \
+    {                                                                                                               \
+        superblock_tile_run(job, rule, factor, TOKENS / 2);                                                         \
+    }                                                                                                               \
+    static const struct tile_family name##_family_avx512 = {                                                        \
+        .block_elements = 256,                                                                                      \
+        .block_bytes = bytes,                                                                                       \
+        .tile_block_bytes = sizeof(struct superblock_tile),                                                         \
+        .panel_block_bytes = (rule) == SUPERBLOCK_LANES || (rule) == SUPERBLOCK_SUM                                 \
+                                 ? sizeof(struct superblock_panel_u8)                                               \
+                                 : sizeof(struct superblock_panel),                                                 \
+        .panel_offset =                                                                                             \
+            (rule) == SUPERBLOCK_LANES || (rule) == SUPERBLOCK_SUM ? sizeof(struct superblock_panel) : 0,           \
+        .overread = 64,                                                                                             \
+        .pack = name##_pack_avx512,                                                                                 \
+        .run = name##_tile_avx512,                                                                                  \
+        .run_few = name##_tile_few_avx512,                                                                          \
+    };                                                                                                              \
+    TILES_PREFILL_AVX512(name)
+
+/* Behind NAME_lanes_avx512: its decode kernel by the eight-lane rule. */
+#define SUPERBLOCK_LANES_AVX512(name, bytes, d_offset, has_min)                     \
+    AVX512 static void name##_decode_avx512(const struct product *p)                \
+    {                                                                               \
+        superblock_decode_lanes(p, bytes, d_offset, has_min, name##_lanes_avx512);  \
+    }                                                                               \
+    static size_t name##_decode_scratch_avx512(size_t n_cols, size_t n_tokens)      \
+    {                                                                               \
+        (void)n_tokens;                                                             \
+        return superblock_scratch_plan(n_cols / 256, bytes).end;                           \
+    }
+
+#define SUPERBLOCK_DECODE_AVX512(name)                 \
+    [TIER_AVX512] = {                                  \
+        .layout = &layout_avx512_decode_q8_k,          \
+        .run = name##_decode_avx512,                   \
+        .row_tile = ROWS,                              \
+        .scratch_bytes = name##_decode_scratch_avx512, \
+    },
+#define SUPERBLOCK_PREFILL_AVX512(name) TILES_KERNEL_AVX512(name, layout_avx512_panels_q8_k)
+
+#else
+#define SUPERBLOCK_DECODE_AVX512(name)
+#define SUPERBLOCK_PREFILL_AVX512(name)
+#endif
+#endif

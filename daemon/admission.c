@@ -1,0 +1,198 @@
+/* Decisions before the route; see admission.h. */
+#include "daemon/admission.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+
+#include "daemon/auth.h"
+#include "daemon/job.h"
+#include "daemon/request.h"
+#include "daemon/route.h"
+#include "daemon/server.h"
+#include "engine/base/hash.h"
+
+static bool span_is_word(struct span s, const char *word)
+{
+    return s.size == strlen(word) && strncasecmp(s.data, word, s.size) == 0;
+}
+
+/* ---- framing ---- */
+
+static enum MHD_Result find_blank(void *cls, enum MHD_ValueKind kind, const char *key, size_t key_size,
+                                  const char *value, size_t value_size)
+{
+    (void)kind, (void)value, (void)value_size;
+    for (size_t i = 0; i < key_size; i++)
+        if (key[i] <= ' ' || key[i] == 0x7f)
+            *(bool *)cls = true;
+    return MHD_YES;
+}
+
+static bool is_digits(struct span s)
+{
+    for (size_t i = 0; i < s.size; i++)
+        if (s.data[i] < '0' || s.data[i] > '9')
+            return false;
+    return s.size > 0;
+}
+
+/* What two parties on the way could read differently is refused, and the connection with it. */
+static const char *framing_fault(const struct request *r)
+{
+    size_t hosts, lengths, codings;
+    bool blank = false;
+    struct span length = request_header_get(r, "Content-Length", &lengths);
+    struct span coding = request_header_get(r, "Transfer-Encoding", &codings);
+    request_header_get(r, "Host", &hosts);
+    MHD_get_connection_values_n(r->mhd, MHD_HEADER_KIND, find_blank, &blank);
+    if (blank)
+        return "a header name holds a blank or a control character";
+    if (lengths > 1)
+        return "more than one Content-Length";
+    if (lengths && codings)
+        return "Content-Length together with Transfer-Encoding";
+    if (codings > 1 || (codings && !span_is_word(coding, "chunked")))
+        return "a Transfer-Encoding other than \"chunked\"";
+    if (lengths && !is_digits(length))
+        return "a Content-Length that is no number";
+    if (hosts > 1)
+        return "more than one Host";
+    if (hosts == 0 && !r->http_1_0)
+        return "no Host";
+    if (memchr(r->uri.data, ' ', r->uri.size))
+        return "a blank in the request target";
+    return NULL;
+}
+
+/* ---- identity ---- */
+
+static void choose_id(struct request *r)
+{
+    struct span given = request_header_get(r, "X-Request-Id", NULL);
+    if (given.data && request_id_is_valid(given))
+        memcpy(r->id, given.data, given.size);
+    else
+        snprintf(r->id, sizeof r->id, "%016llx",
+                 (unsigned long long)hash_mix(r->server->id_seed + r->server->n_requests));
+    r->server->n_requests++;
+}
+
+/* A preflight of an allowed origin is answered here; others find no methods. */
+static bool answer_preflight(struct request *r, unsigned allowed)
+{
+    if (r->method != METHOD_OPTIONS || !r->cors_origin[0] || !allowed)
+        return false;
+    struct buffer text = {0};
+    methods_text(allowed, &text);
+    request_header(r, "Access-Control-Allow-Methods", "%.*s", (int)text.size, text.data);
+    request_header(r, "Access-Control-Allow-Headers", "Authorization, Content-Type, X-Request-Id");
+    request_header(r, "Access-Control-Max-Age", "600");
+    buffer_clear(&text);
+    request_reply(r, 204, NULL);
+    return true;
+}
+
+static void refuse_method(struct request *r, unsigned allowed)
+{
+    struct buffer text = {0};
+    char quoted[ERROR_QUOTE_BYTES];
+    methods_text(allowed, &text);
+    request_header(r, "Allow", "%.*s", (int)text.size, text.data);
+    problem_set(&r->problem, PROBLEM_METHOD_NOT_ALLOWED, "%s is not a method of %s, which knows %.*s",
+                error_quote(r->method_name, strlen(r->method_name), quoted), r->route->name, (int)text.size, text.data);
+    buffer_clear(&text);
+}
+
+static void refuse_path(struct request *r)
+{
+    char quoted[ERROR_QUOTE_BYTES];
+    problem_set(&r->problem, PROBLEM_NOT_FOUND, "no route has the path %s; there are: %s",
+                error_quote(r->path.data, r->path.size, quoted), routes_text());
+}
+
+static void check_route(struct request *r)
+{
+    unsigned allowed;
+    struct server *s = r->server;
+    r->method = method_parse(r->method_name);
+    r->route = route_find(buffer_span(&r->path), r->method, &allowed);
+    if (!auth_origin_allowed(r)) {
+        problem_set(&r->problem, PROBLEM_FORBIDDEN_ORIGIN,
+                    "the Origin is neither this server's own nor one of allowed_origins");
+    } else if (answer_preflight(r, allowed)) {
+        return;
+    } else if (!r->route) {
+        refuse_path(r);
+    } else if (!(r->route->flags & ROUTE_OPEN) && !auth_key_allowed(s->keys, request_header_get(r, "Authorization", NULL))) {
+        request_header(r, "WWW-Authenticate", "Bearer realm=\"ggufd\"");
+        problem_set(&r->problem, PROBLEM_UNAUTHORIZED, "send the header Authorization: Bearer KEY");
+    } else if (!(r->method & allowed)) {
+        refuse_method(r, allowed);
+    }
+}
+
+/* ---- the body to come ---- */
+
+void admission_refuse_size(struct request *r)
+{
+    if (r->problem.kind != PROBLEM_NONE)
+        return;
+    problem_set(&r->problem, PROBLEM_PAYLOAD_TOO_LARGE, "a body may have at most %lld bytes",
+                (long long)r->server->config->max_body);
+    problem_member(&r->problem, "max_body", r->server->config->max_body);
+}
+
+static void check_body(struct request *r)
+{
+    struct span type = request_header_get(r, "Content-Type", NULL);
+    struct span coding = request_header_get(r, "Content-Encoding", NULL);
+    struct span length = request_header_get(r, "Content-Length", NULL);
+    bool waits = request_header_get(r, "Expect", NULL).data != NULL;
+    if (r->problem.kind == PROBLEM_NONE && coding.data && !span_is_word(coding, "identity"))
+        problem_set(&r->problem, PROBLEM_UNSUPPORTED_MEDIA_TYPE, "a Content-Encoding is not undone; send plain JSON");
+    if (r->problem.kind == PROBLEM_NONE && type.size >= 19 && strncasecmp(type.data, "multipart/form-data", 19) == 0)
+        problem_set(&r->problem, PROBLEM_UNSUPPORTED_MEDIA_TYPE, "multipart/form-data is not read; send plain JSON");
+    /* libmicrohttpd has refused a length that does not fit 64 bits. */
+    unsigned long long bytes = length.data ? strtoull(length.data, NULL, 10) : 0;
+    if (bytes > (unsigned long long)r->server->config->max_body)
+        admission_refuse_size(r);
+    if (r->problem.kind != PROBLEM_NONE && (waits || bytes > SWALLOW_BYTES))
+        r->close = true;
+}
+
+void admission_check_headers(struct request *r)
+{
+    const char *fault = framing_fault(r);
+    choose_id(r);
+    if (fault) {
+        problem_set(&r->problem, PROBLEM_INVALID_REQUEST, "the request is ambiguous: %s", fault);
+        r->close = true;
+        return;
+    }
+    check_route(r);
+    check_body(r);
+}
+
+/* ---- before the route acts ---- */
+
+void admission_check_complete(struct request *r)
+{
+    struct server *s = r->server;
+    const char *why = NULL;
+    if (r->problem.kind != PROBLEM_NONE || r->reply.status)
+        return;
+    if ((r->route->flags & ROUTE_MODEL) && !s->engine) {
+        problem_busy(&r->problem, PROBLEM_LOADING, server_load_seconds(s), "the model is being loaded");
+    } else if (r->route->flags & ROUTE_WEIGHTS) {
+        if (engine_info(s->engine)->vocabulary_only)
+            problem_set(&r->problem, PROBLEM_VOCABULARY_ONLY,
+                        "the model holds a vocabulary and no weights: /tokenize and /detokenize work");
+        else if (s->draining)
+            problem_busy(&r->problem, PROBLEM_DRAINING, server_drain_seconds(s), "the server is shutting down");
+        else if (engine_model_changed(s->engine, &why))
+            problem_busy(&r->problem, PROBLEM_MODEL_CHANGED, MODEL_CHANGED_RETRY_S, why);
+        else
+            job_refuse_full(s, &r->problem);
+    }
+}

@@ -22,7 +22,8 @@ struct key_row {
     double low, high; /* allowed, inclusive */
 };
 
-#define KEY(name, type, need, field, low, high) {name, KEY_##type, need, offsetof(struct hparams, field), low, high}
+#define KEY(name, type, need, field, low, high) \
+    {name, KEY_##type, need, offsetof(struct hparams, field), low, high}
 
 /* Ranges keep every size below overflow, every divisor away from zero and every product of them finite. */
 #define KEYS_COMMON                                                                                      \
@@ -107,8 +108,6 @@ struct architecture {
     enum rope_kind rope;
     const struct key_row *keys;
     const struct tensor_row *tensors, *layer_tensors;
-    const char *const *refused; /* keys (behind the prefix) that change the reference's result and are not computed here;
-                                 * NULL-terminated */
     /* Checks of its own behind the common ones; may be NULL. */
     enum status (*check)(const struct hparams *h, struct error *err);
     void (*build)(const struct model *m, struct graph *g);

@@ -107,8 +107,9 @@ static enum status heads_check(struct hparams *h, const struct architecture *a, 
     if (h->n_heads_kv == 0)
         h->n_heads_kv = h->n_heads;
     if (h->n_heads % h->n_heads_kv)
-        return error_set(err, STATUS_INVALID, "%s.attention.head_count %" PRIu32 " is no multiple of head_count_kv %" PRIu32,
-                         a->name, h->n_heads, h->n_heads_kv);
+        return error_set(err, STATUS_INVALID,
+                         "%s.attention.head_count %" PRIu32 " is no multiple of head_count_kv %" PRIu32, a->name,
+                         h->n_heads, h->n_heads_kv);
     if (h->head_size == 0)
         h->head_size = h->n_embd / h->n_heads;
     if (h->value_size == 0)
@@ -131,8 +132,9 @@ static enum status rope_check(struct hparams *h, const struct architecture *a, s
     if (rope->n_dims == 0)
         rope->n_dims = h->head_size;
     if (rope->n_dims != h->head_size)
-        return error_set(err, STATUS_UNSUPPORTED, "%s.rope.dimension_count %" PRIu32 " must equal the head size %" PRIu32,
-                         a->name, rope->n_dims, h->head_size);
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "%s.rope.dimension_count %" PRIu32 " must equal the head size %" PRIu32, a->name,
+                         rope->n_dims, h->head_size);
     rope->factor = !isnan(h->factor) ? h->factor : !isnan(h->scale_linear) ? h->scale_linear : 0;
     if (rope->factor != 0 && rope->factor < 1e-6f)
         return error_set(err, STATUS_RANGE, "%s.rope.scaling.factor is %g, must be 0 (off) or 1e-06 to 1e+06", a->name,
@@ -170,6 +172,37 @@ static bool key_is_known(const struct architecture *a, struct span suffix)
     return span_is(suffix, "vocab_size"); /* compared by the binder */
 }
 
+/* Keys that change the reference's result for every architecture (measured: any other value than the neutral one does, or
+ * makes it refuse the file) and are not computed here. An architecture that reads such a key itself has it in its table. */
+static const struct {
+    const char *name;
+    uint32_t neutral;
+} refused[] = {
+    {"attention.causal", 1},
+    {"expert_group_count", 0},
+    {"nextn_predict_layers", 0},
+};
+
+static enum status key_refuse(const struct architecture *a, const struct gguf_key *key, struct span suffix,
+                              struct error *err)
+{
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        uint32_t value = refused[i].neutral;
+        if (!span_is(suffix, refused[i].name))
+            continue;
+        if (key->type == GGUF_U32)
+            memcpy(&value, key->data, sizeof value);
+        else if (key->type == GGUF_BOOL)
+            value = *(const unsigned char *)key->data;
+        else
+            value = !value;
+        if (value != refused[i].neutral)
+            return error_set(err, STATUS_UNSUPPORTED, "key \"%s.%s\" is %" PRIu32 ", supported is only %" PRIu32,
+                             a->name, refused[i].name, value, refused[i].neutral);
+    }
+    return STATUS_OK;
+}
+
 static enum status keys_unread(const struct architecture *a, const struct gguf *g, const struct log_sink *log,
                                struct error *err)
 {
@@ -179,16 +212,16 @@ static enum status keys_unread(const struct architecture *a, const struct gguf *
         struct span suffix = key_suffix(a, gguf_key_at(g, i)->name);
         if (suffix.size == 0 || key_is_known(a, suffix))
             continue;
-        for (const char *const *refused = a->refused; refused && *refused; refused++)
-            if (span_is(suffix, *refused))
-                return error_set(err, STATUS_UNSUPPORTED,
-                                 "key \"%s.%s\" changes the result in a way that is not supported", a->name, *refused);
+        enum status s = key_refuse(a, gguf_key_at(g, i), suffix, err);
+        if (s != STATUS_OK)
+            return s;
         if (n++ < 8 && used < sizeof list) /* truncated names are still a note */
             used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "",
                                      error_quote(suffix.data, suffix.size, quoted));
     }
     if (n)
-        log_note(log, LOG_LEVEL_INFO, "%zu keys of %s have no effect: %s%s", n, a->name, list, n > 8 ? ", ..." : "");
+        log_note(log, LOG_LEVEL_INFO, "%zu key%s of %s ha%s no effect: %s%s", n, n > 1 ? "s" : "", a->name,
+                 n > 1 ? "ve" : "s", list, n > 8 ? ", ..." : "");
     return STATUS_OK;
 }
 

@@ -1,26 +1,73 @@
-/* Attention: the plain code is the specification; see attention.h. */
+/* Attention: cutting the work into tiles, and the plain code, which is the specification; see attention.h. */
 #include "engine/ops/attention.h"
 
 #include <assert.h>
 #include <math.h>
 
 #include "engine/base/f16.h"
+#include "engine/ops/attention_tier.h"
 #include "engine/ops/elementwise.h"
 
-static size_t padded(size_t n, size_t multiple)
+enum { SCORE_BYTES = 1 << 20 }; /* scores of a tile should stay in the second-level cache */
+
+static size_t round_up(size_t n, size_t multiple)
 {
     return (n + multiple - 1) / multiple * multiple;
 }
 
-size_t attention_scratch_bytes(const struct kv_config *config, size_t n_heads, size_t n_tokens)
+static size_t min_size(size_t a, size_t b)
 {
-    (void)n_heads;
-    (void)n_tokens;
-    return padded((config->n_positions + 64) * sizeof(float) + config->head_size * sizeof(float), 64);
+    return a < b ? a : b;
 }
 
+/* ---- scratch ---- */
+
+static size_t w_stride(const struct kv_config *c)
+{
+    return round_up(c->n_positions + ATTENTION_KEYS, 16);
+}
+
+/* Most rows of a tile: bounded by the scores' memory and by what the batch can fill. */
+static size_t rows_max(const struct kv_config *c, size_t n_heads, size_t n_tokens)
+{
+    size_t fit = SCORE_BYTES / (w_stride(c) * sizeof(float)) / ATTENTION_ROWS_MIN * ATTENTION_ROWS_MIN;
+    fit = fit < ATTENTION_ROWS_MIN ? ATTENTION_ROWS_MIN : min_size(fit, ATTENTION_ROWS);
+    return min_size(fit, round_up(n_heads / c->n_heads * n_tokens, ATTENTION_ROWS_MIN));
+}
+
+/* Lays the buffers of `rows` rows out from `base` on; returns the bytes. */
+static size_t lay_out(struct attention_tile *t, const struct kv_config *c, size_t rows, char *base)
+{
+    size_t stepped = round_up(rows, ATTENTION_ROW_STEP), at = 0;
+    t->w_stride = w_stride(c);
+    struct {
+        void **pointer;
+        size_t bytes;
+    } parts[] = {
+        {(void **)&t->q, rows * c->head_size * sizeof(double)},
+        {(void **)&t->k, 24 * c->head_size * sizeof(double)},
+        {(void **)&t->v, ATTENTION_KEYS * 64 * sizeof(double)},
+        {(void **)&t->p, stepped * ATTENTION_KEYS * sizeof(double)},
+        {(void **)&t->sums, stepped * round_up(c->head_size, 8) * sizeof(double)},
+        {(void **)&t->w, rows * t->w_stride * sizeof(float)},
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        *parts[i].pointer = base + at;
+        at = round_up(at + parts[i].bytes, 64);
+    }
+    return at;
+}
+
+size_t attention_scratch_bytes(const struct kv_config *config, size_t n_heads, size_t n_tokens)
+{
+    struct attention_tile t;
+    return lay_out(&t, config, rows_max(config, n_heads, n_tokens), NULL);
+}
+
+/* ---- plain code ---- */
+
 /* Scores of all keys for one head and query. */
-static void scores(const struct attention *a, size_t kv_head, const float *q16, size_t n_keys, float *w)
+static void plain_scores(const struct attention *a, size_t kv_head, const double *q16, size_t n_keys, float *w)
 {
     size_t n = a->kv->config.head_size;
     float scale = 1.0f / sqrtf((float)n);
@@ -28,23 +75,23 @@ static void scores(const struct attention *a, size_t kv_head, const float *q16, 
         const uint16_t *column = kv_k_block(a->kv, a->layer, kv_head, t) + t % KV_BLOCK;
         double sum = 0.0;
         for (size_t d = 0; d < n; d++)
-            sum += (double)(f16_to_float(column[d * KV_BLOCK]) * q16[d]);
+            sum += (double)f16_to_float(column[d * KV_BLOCK]) * q16[d];
         w[t] = (float)sum * scale; /* the reference adds a mask of 0: no effect on the softmax */
     }
 }
 
 /* Groups of four count from position 0; what is missing in the last one is exp(-inf) = 0. */
-static void probabilities(enum cpu_tier tier, float *w, size_t n_keys)
+static void plain_probabilities(float *w, size_t n_keys)
 {
-    size_t n = padded(n_keys, 4);
+    size_t n = round_up(n_keys, 4);
     for (size_t t = n_keys; t < n; t++)
         w[t] = -INFINITY;
-    ops_softmax(tier, w, n);
+    ops_softmax(TIER_SCALAR, w, n);
     for (size_t t = 0; t < n_keys; t++)
         w[t] = f16_to_float(f16_from_float(w[t]));
 }
 
-static void weighted_values(const struct attention *a, size_t kv_head, const float *p16, size_t n_keys, float *out)
+static void plain_values(const struct attention *a, size_t kv_head, const float *p16, size_t n_keys, float *out)
 {
     size_t n = a->kv->config.head_size;
     const uint16_t *v = kv_v_row(a->kv, a->layer, kv_head, 0);
@@ -56,30 +103,97 @@ static void weighted_values(const struct attention *a, size_t kv_head, const flo
     }
 }
 
+static void plain_tile(const struct attention_tile *tile)
+{
+    const struct attention *a = tile->a;
+    size_t n = a->kv->config.head_size;
+    for (size_t t = tile->token_begin; t < tile->token_end; t++)
+        for (size_t h = tile->head_begin; h < tile->head_end; h++) {
+            size_t n_keys = a->position + t + 1;
+            for (size_t d = 0; d < n; d++)
+                tile->q[d] = (double)f16_to_float(f16_from_float(a->q[t * a->q_stride + h * n + d]));
+            plain_scores(a, tile->kv_head, tile->q, n_keys, tile->w);
+            plain_probabilities(tile->w, n_keys);
+            plain_values(a, tile->kv_head, tile->w, n_keys, a->out + t * a->out_stride + h * n);
+        }
+}
+
+static const struct attention_tier attention_scalar = {.decode = plain_tile, .prefill = plain_tile};
+
+static const struct attention_tier *tier_find(enum cpu_tier tier)
+{
+    static const struct attention_tier *const tiers[TIER_COUNT] = {
+        [TIER_SCALAR] = &attention_scalar,
+#if defined(__x86_64__)
+        [TIER_AVX2] = &attention_avx2,
+        [TIER_AVX512] = &attention_avx512,
+#elif defined(__aarch64__)
+        [TIER_NEON] = &attention_neon,
+#endif
+    };
+    while (!tiers[tier])
+        tier = cpu_tier_below(tier);
+    return tiers[tier];
+}
+
+/* ---- tiles ---- */
+
+enum { PREFILL_ROWS = 4 }; /* fewer rows than this are faster one token at a time */
+
+/* Tokens [token_begin, token_end) of some heads of one group, as many tokens at a time as rows fit. */
+static void group_rows(const struct attention_tier *tier, struct attention_tile *tile, size_t rows, size_t token_begin,
+                       size_t token_end)
+{
+    size_t n_heads = tile->head_end - tile->head_begin, step = rows / n_heads;
+    for (size_t t = token_begin; t < token_end; t = tile->token_end) {
+        tile->token_begin = t;
+        tile->token_end = min_size(t + step, token_end);
+        if ((tile->token_end - t) * n_heads < PREFILL_ROWS || step == 1)
+            tile->token_end = t + 1;
+        if (tile->token_end == t + 1)
+            tier->decode(tile);
+        else
+            tier->prefill(tile);
+    }
+}
+
 void attention_rows(enum cpu_tier tier, const struct attention *a, size_t head_begin, size_t head_end,
                     size_t token_begin, size_t token_end, void *scratch)
 {
     const struct kv_config *c = &a->kv->config;
     assert(a->n_heads % c->n_heads == 0 && a->position + a->n_tokens <= c->n_positions);
-    size_t n = c->head_size, group = a->n_heads / c->n_heads;
-    float *q16 = scratch, *w = q16 + n;
-    for (size_t t = token_begin; t < token_end; t++)
-        for (size_t h = head_begin; h < head_end; h++) {
-            for (size_t d = 0; d < n; d++)
-                q16[d] = f16_to_float(f16_from_float(a->q[t * a->q_stride + h * n + d]));
-            size_t n_keys = a->position + t + 1;
-            scores(a, h / group, q16, n_keys, w);
-            probabilities(tier, w, n_keys);
-            weighted_values(a, h / group, w, n_keys, a->out + t * a->out_stride + h * n);
-        }
+    size_t group = a->n_heads / c->n_heads, rows = rows_max(c, a->n_heads, a->n_tokens);
+    struct attention_tile tile = {.a = a};
+    lay_out(&tile, c, rows, scratch);
+    for (size_t h = head_begin; h < head_end; h = tile.head_end) {
+        tile.kv_head = h / group;
+        tile.head_begin = h;
+        tile.head_end = min_size(min_size((tile.kv_head + 1) * group, head_end), h + ATTENTION_GROUP);
+        group_rows(tier_find(tier), &tile, rows, token_begin, token_end);
+    }
 }
 
+/* Items are (tile of tokens, part of a group of heads); with a multiple of n_workers parts in all, every worker keeps
+ * its heads and has the same work; otherwise the remainder goes round. */
 void attention_share(enum cpu_tier tier, const struct attention *a, unsigned worker, unsigned n_workers,
                      void *scratch)
 {
-    size_t begin = a->n_heads * worker / n_workers, end = a->n_heads * (worker + 1) / n_workers;
-    attention_rows(tier, a, begin, end, 0, a->n_tokens, scratch);
+    const struct kv_config *c = &a->kv->config;
+    size_t group = a->n_heads / c->n_heads, part = group;
+    size_t n_tokens = min_size(a->n_tokens, (rows_max(c, a->n_heads, a->n_tokens) + group - 1) / group);
+    size_t n_tiles = (a->n_tokens + n_tokens - 1) / n_tokens;
+    while (part > 1 && n_tiles * c->n_heads * (group / part) < n_workers)
+        part = (part + 1) / 2;
+    size_t item = 0;
+    for (size_t tile = 0; tile < n_tiles; tile++)
+        for (size_t kv_head = 0; kv_head < c->n_heads; kv_head++)
+            for (size_t h = 0; h < group; h += part, item++)
+                if (item % n_workers == worker)
+                    attention_rows(tier, a, kv_head * group + h, kv_head * group + min_size(h + part, group),
+                                   tile * n_tokens, min_size((tile + 1) * n_tokens, a->n_tokens), scratch);
 }
+
+/* ---- storing ---- */
 
 void attention_store_share(enum cpu_tier tier, const struct attention_store *s, unsigned worker, unsigned n_workers)
 {

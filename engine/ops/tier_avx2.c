@@ -7,6 +7,8 @@
 
 #include "engine/ops/rows_lanes.h"
 
+#include "engine/ops/attention_lanes.h"
+
 #else
 typedef int tier_avx2_is_for_another_architecture;
 #endif

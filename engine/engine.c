@@ -200,6 +200,19 @@ static void open_residency(struct engine *e, const struct engine_options *option
     }
 }
 
+static enum status open_contents(struct engine *e, const struct engine_options *options, struct error *err)
+{
+    enum status s = info_file(e, err);
+    if (s != STATUS_OK)
+        return s;
+    engine_progress(options, "vocabulary", 0);
+    s = tokenizer_new(e->gguf, &e->log, &e->tokenizer, err);
+    if (s != STATUS_OK)
+        return s;
+    info_vocabulary(e);
+    return e->info.vocabulary_only ? STATUS_OK : open_model(e, options, err);
+}
+
 enum status engine_open(const struct engine_options *options, struct engine **out, struct error *err)
 {
     *out = NULL;
@@ -211,19 +224,13 @@ enum status engine_open(const struct engine_options *options, struct engine **ou
     enum status s = open_processor(e, options, err);
     if (s == STATUS_OK)
         s = gguf_open(options->model, &e->log, &e->gguf, err);
-    if (s == STATUS_OK)
-        s = info_file(e, err);
     if (s != STATUS_OK)
         goto fail;
-    engine_progress(options, "vocabulary", 0);
-    s = tokenizer_new(e->gguf, &e->log, &e->tokenizer, err);
-    if (s != STATUS_OK)
+    s = open_contents(e, options, err);
+    if (s != STATUS_OK) {
+        error_context(err, "%s", gguf_label(e->gguf));
         goto fail;
-    info_vocabulary(e);
-    if (!e->info.vocabulary_only)
-        s = open_model(e, options, err);
-    if (s != STATUS_OK)
-        goto fail;
+    }
     open_residency(e, options);
     engine_progress(options, "ready", 1);
     *out = e;

@@ -73,6 +73,23 @@ const struct engine_info *engine_info(const struct engine *e);
 /* True once the model file was truncated or rewritten under the mapping; *why (may be NULL) says how. Sticky. */
 bool engine_model_changed(struct engine *e, const char **why);
 
+/* ---- looking through the weights ---- */
+
+struct engine_tensor {
+    char name[ERROR_QUOTE_BYTES]; /* printable */
+    const char *type;             /* "Q4_K" */
+    uint32_t n_dims;
+    uint64_t dims[4];             /* innermost first, 1-filled */
+    uint64_t bytes;
+    uint64_t checksum;            /* FNV-1a over the data as stored */
+    uint64_t non_finite;          /* values that dequantize to NaN or infinity: 0 in a sound file */
+    uint64_t first_non_finite;    /* element number of the first such value */
+    double fraction;              /* of all bytes, looked through so far */
+};
+/* Reads every tensor in file order, about a second a gigabyte; STATUS_MODEL_CHANGED if the file changes meanwhile. */
+enum status engine_inspect(struct engine *e, void (*on_tensor)(void *context, const struct engine_tensor *tensor),
+                           void *context, struct error *err);
+
 /* ---- vocabulary: thread-safe, needs no session ---- */
 
 /* Growable ids; zero-initialise, engine_ids_clear frees. */

@@ -49,11 +49,9 @@ uint64_t gguf_fingerprint(const struct gguf *g)
     return g->fingerprint;
 }
 
-static enum status with_file(const struct gguf *g, enum status s, struct error *err)
+const char *gguf_label(const struct gguf *g)
 {
-    if (s != STATUS_OK)
-        error_context(err, "%s", g->shards[0].map.label);
-    return s;
+    return g->shards[0].map.label;
 }
 
 /* Copies a scalar of exactly this type; leaves *out alone when the key is absent. */
@@ -64,7 +62,7 @@ static enum status get_scalar(const struct gguf *g, const char *name, enum gguf_
     enum status s = key_table_get(&g->shards[0].keys, name, type, required, &key, err);
     if (s == STATUS_OK && key)
         memcpy(out, key->data, size);
-    return with_file(g, s, err);
+    return s;
 }
 
 enum status gguf_get_u32(const struct gguf *g, const char *name, bool required, uint32_t *out, struct error *err)
@@ -88,7 +86,7 @@ enum status gguf_get_string(const struct gguf *g, const char *name, bool require
     enum status s = key_table_get(&g->shards[0].keys, name, GGUF_STRING, required, &key, err);
     if (s == STATUS_OK && key)
         *out = (struct span){(const char *)key->data + sizeof(uint64_t), (size_t)key->bytes - sizeof(uint64_t)};
-    return with_file(g, s, err);
+    return s;
 }
 
 static enum status uniform_value(const struct gguf_key *key, const char *name, uint32_t *out, struct error *err)
@@ -121,7 +119,7 @@ enum status gguf_get_u32_uniform(const struct gguf *g, const char *name, bool re
     const struct gguf_key *key = gguf_key_find(g, name);
     if (!key || key->type != GGUF_ARRAY)
         return gguf_get_u32(g, name, required, out, err);
-    return with_file(g, uniform_value(key, name, out, err), err);
+    return uniform_value(key, name, out, err);
 }
 
 enum status gguf_get_array(const struct gguf *g, const char *name, enum gguf_type element, bool required,
@@ -133,7 +131,7 @@ enum status gguf_get_array(const struct gguf *g, const char *name, enum gguf_typ
                       gguf_type_name((*out)->element), gguf_type_name(element));
         *out = NULL;
     }
-    return with_file(g, s, err);
+    return s;
 }
 
 struct span gguf_string_next(const struct gguf_key *key, const void **cursor)

@@ -52,6 +52,9 @@ size_t gguf_tensor_count(const struct gguf *g);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, size_t i);
 const struct gguf_tensor *gguf_tensor_find(const struct gguf *g, const char *name);
 
+/* Printable path (its end, if it is long) to put in front of messages. Those of gguf_open have it already. */
+const char *gguf_label(const struct gguf *g);
+
 /* Typed getters. Absent: *out keeps the caller's default and STATUS_OK is returned, unless `required`. Present with
  * another type than the one named: refused. */
 enum status gguf_get_u32(const struct gguf *g, const char *name, bool required, uint32_t *out, struct error *err);

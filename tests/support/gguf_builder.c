@@ -184,6 +184,32 @@ void gguf_builder_strings(struct gguf_builder *b, const char *name, const struct
     buffer_clear(&payload);
 }
 
+char *gguf_builder_payload(struct gguf_builder *b, const char *name, size_t *bytes)
+{
+    struct key *key = find_key(b, span_of(name));
+    if (!key)
+        return NULL;
+    if (bytes)
+        *bytes = key->payload.size;
+    return key->payload.data;
+}
+
+struct span *gguf_builder_get_strings(struct gguf_builder *b, const char *name, size_t *count)
+{
+    const char *p = must(gguf_builder_payload(b, name, NULL));
+    uint64_t n, size;
+    memcpy(&n, p + 4, sizeof n);
+    struct span *out = must(malloc(((size_t)n + 1) * sizeof *out));
+    p += 12;
+    for (uint64_t i = 0; i < n; i++, p += size) {
+        memcpy(&size, p, sizeof size);
+        p += sizeof size;
+        out[i] = (struct span){p, (size_t)size};
+    }
+    *count = (size_t)n;
+    return out;
+}
+
 bool gguf_builder_remove_key(struct gguf_builder *b, const char *name)
 {
     struct key *key = find_key(b, span_of(name));

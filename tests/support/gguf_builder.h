@@ -40,6 +40,10 @@ void gguf_builder_bytes(struct gguf_builder *b, const char *name, struct span va
 void gguf_builder_array(struct gguf_builder *b, const char *name, enum gguf_type element, uint64_t count,
                         const void *data, size_t bytes);
 void gguf_builder_strings(struct gguf_builder *b, const char *name, const struct span *strings, size_t count);
+/* The strings of an array key: malloc'ed spans into the builder, valid until that key is set again. Aborts if absent. */
+struct span *gguf_builder_get_strings(struct gguf_builder *b, const char *name, size_t *count);
+/* Payload of a key as it will be in the file (an array's begins with u32 element type, u64 count); NULL if absent. */
+char *gguf_builder_payload(struct gguf_builder *b, const char *name, size_t *bytes);
 /* Any type number over any payload; `append` adds the key even if one of this name is there. */
 void gguf_builder_raw(struct gguf_builder *b, struct span name, uint32_t type, const void *payload, size_t bytes,
                       bool append);

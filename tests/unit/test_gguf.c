@@ -1,6 +1,9 @@
 /* engine/gguf on well-formed files: every type, lookups, getters, alignment, versions, shards, big metadata. */
 #include "engine/gguf/gguf.h"
+#include "engine/gguf/inspect.h"
+#include "engine/base/hash.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -108,7 +111,7 @@ TEST(getters_keep_defaults_and_refuse_other_types)
     ck_assert_int_eq(gguf_get_u32(g, "absent", true, &u, &err), STATUS_INVALID);
     ck_assert_ptr_nonnull(strstr(err.text, "key \"absent\" is missing"));
     ck_assert_int_eq(gguf_get_u32(g, "i32", false, &u, &err), STATUS_INVALID);
-    ck_assert_ptr_nonnull(strstr(err.text, "model.gguf: key \"i32\" has type i32, must be u32"));
+    ck_assert_ptr_nonnull(strstr(err.text, "key \"i32\" has type i32, must be u32"));
     ck_assert_int_eq(gguf_get_f32(g, "f32", true, &f, &err), STATUS_OK);
     ck_assert(f == 0.5f);
     ck_assert_int_eq(gguf_get_bool(g, "bool", true, &flag, &err), STATUS_OK);
@@ -354,9 +357,7 @@ TEST(ten_megabyte_strings_and_escapes_are_data)
     ck_assert_int_eq(gguf_get_string(g, "general.architecture", true, &s, &err), STATUS_OK);
     ck_assert_uint_eq(s.size, size);
     ck_assert_uint_lt(notes.longest, 400);
-    uint32_t u;
-    ck_assert_int_eq(gguf_get_u32(g, "general.architecture", true, &u, &err), STATUS_INVALID);
-    ck_assert_ptr_nonnull(strstr(err.text, "a\\x0ab\\x1bc.gguf: key"));
+    ck_assert_ptr_nonnull(strstr(gguf_label(g), "a\\x0ab\\x1bc.gguf"));
     gguf_close(g);
     gguf_builder_raw(b, (struct span){text, 65535}, GGUF_U8, "", 1, true);
     gguf_builder_write(b, path);
@@ -506,6 +507,37 @@ TEST(split_keys_and_names_must_agree)
 }
 END
 
+TEST(a_check_finds_damaged_values_and_sums_the_data)
+{
+    struct gguf_builder *b = gguf_builder_tiny(&(struct tiny_model){.type = 8, .n_ff = 8192 + 32});
+    size_t bytes;
+    char *data = gguf_builder_tensor_data(b, "blk.1.ffn_down.weight", &bytes);
+    uint64_t expected = hash_bytes(HASH_SEED, data, bytes);
+    struct tensor_check check;
+    gguf_builder_write(b, tmp_path("model.gguf"));
+    struct gguf *g = open_path(tmp_path("model.gguf"));
+    tensor_check(gguf_tensor_find(g, "blk.1.ffn_down.weight"), &check);
+    ck_assert_uint_eq(check.checksum, expected);
+    ck_assert_uint_eq(check.non_finite, 0);
+    gguf_close(g);
+    memcpy(data + 34 * 300, (uint16_t[]){0x7c00}, 2); /* an infinite scale: every value but those that are 0 times it */
+    memset(data + 34 * 300 + 2, 1, 32);
+    float nan = NAN;
+    memcpy(gguf_builder_tensor_data(b, "output_norm.weight", NULL) + 4 * 63, &nan, 4);
+    gguf_builder_write(b, tmp_path("model.gguf"));
+    g = open_path(tmp_path("model.gguf"));
+    tensor_check(gguf_tensor_find(g, "blk.1.ffn_down.weight"), &check);
+    ck_assert_uint_ne(check.checksum, expected);
+    ck_assert_uint_eq(check.non_finite, 32);
+    ck_assert_uint_eq(check.first_non_finite, 32 * 300);
+    tensor_check(gguf_tensor_find(g, "output_norm.weight"), &check);
+    ck_assert_uint_eq(check.non_finite, 1);
+    ck_assert_uint_eq(check.first_non_finite, 63);
+    gguf_close(g);
+    gguf_builder_free(b);
+}
+END
+
 static void count_progress(void *context, double fraction)
 {
     double *last = context;
@@ -566,5 +598,6 @@ SUITE(gguf, T(every_value_type_is_read_back), T(getters_keep_defaults_and_refuse
       T(the_fingerprint_covers_metadata_and_directory_but_not_data), T(bytes_behind_the_last_tensor_are_noted),
       T(a_million_tiny_keys_open_fast), T(ten_megabyte_strings_and_escapes_are_data), T(shards_load_as_one_model),
       T(a_missing_shard_is_named), T(a_later_shard_is_refused_naming_the_first), T(mixed_shards_are_refused_by_name),
-      T(split_keys_and_names_must_agree), T(prefault_reports_progress_up_to_one),
+      T(split_keys_and_names_must_agree), T(a_check_finds_damaged_values_and_sums_the_data),
+      T(prefault_reports_progress_up_to_one),
       T(a_refused_lock_says_needed_and_allowed_bytes), T(every_fixture_opens))

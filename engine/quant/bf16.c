@@ -1,5 +1,6 @@
 /* BF16: the upper half of a float. Products round to float; the sum is double, in index order. */
 #include "engine/quant/activation.h"
+#include "engine/quant/float_avx512.h"
 
 static void bf16_dequantize(const void *row, float *out, size_t n)
 {
@@ -20,6 +21,10 @@ static float bf16_dot(const void *row, const void *act, size_t n)
 
 SCALAR_KERNEL(bf16, ACT_BF16)
 
+#if defined(__x86_64__)
+FLOAT_AVX512(bf16, FLOAT_BF16)
+#endif
+
 const struct format format_bf16 = {
     .id = 30,
     .name = "BF16",
@@ -28,6 +33,6 @@ const struct format format_bf16 = {
     .activation = ACT_BF16,
     .dequantize = bf16_dequantize,
     .dot = bf16_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(bf16, ACT_BF16)},
-    .prefill = {[TIER_SCALAR] = SCALAR(bf16, ACT_BF16)},
+    .decode = {[TIER_SCALAR] = SCALAR(bf16, ACT_BF16), FLOAT_DECODE_AVX512(bf16)},
+    .prefill = {[TIER_SCALAR] = SCALAR(bf16, ACT_BF16), FLOAT_PREFILL_AVX512(bf16)},
 };

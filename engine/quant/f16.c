@@ -1,5 +1,6 @@
 /* F16: IEEE half precision. Products of two such values are exact in float; the sum is double, in index order. */
 #include "engine/quant/activation.h"
+#include "engine/quant/float_avx512.h"
 
 static void f16_dequantize(const void *row, float *out, size_t n)
 {
@@ -20,6 +21,10 @@ static float f16_dot(const void *row, const void *act, size_t n)
 
 SCALAR_KERNEL(f16, ACT_F16)
 
+#if defined(__x86_64__)
+FLOAT_AVX512(f16, FLOAT_F16)
+#endif
+
 const struct format format_f16 = {
     .id = 1,
     .name = "F16",
@@ -28,6 +33,6 @@ const struct format format_f16 = {
     .activation = ACT_F16,
     .dequantize = f16_dequantize,
     .dot = f16_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(f16, ACT_F16)},
-    .prefill = {[TIER_SCALAR] = SCALAR(f16, ACT_F16)},
+    .decode = {[TIER_SCALAR] = SCALAR(f16, ACT_F16), FLOAT_DECODE_AVX512(f16)},
+    .prefill = {[TIER_SCALAR] = SCALAR(f16, ACT_F16), FLOAT_PREFILL_AVX512(f16)},
 };

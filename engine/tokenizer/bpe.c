@@ -3,22 +3,23 @@
 
 #include "engine/tokenizer/lenient_utf8.h"
 
-static uint32_t bpe_pair(const void *rules, const char *text, struct symbol left, struct symbol right, uint32_t end,
-                         uint32_t *result)
+static inline uint32_t bpe_pair(const void *rules, const char *text, struct symbol left, struct symbol right,
+                                uint32_t end, uint32_t *result)
 {
     const struct bpe *b = rules;
-    (void)text, (void)end;
+    if (end - left.start == 2 && b->byte_pairs) {
+        const unsigned char *bytes = (const unsigned char *)text + left.start;
+        const struct byte_pair *pair = &b->byte_pairs[bytes[0] << 8 | bytes[1]];
+        *result = pair->result;
+        return pair->rank;
+    }
     if (left.id == SYMBOL_NONE || right.id == SYMBOL_NONE)
         return RANK_NONE;
-    for (size_t i = bpe_merge_hash(left.id, right.id) & b->merge_mask;; i = (i + 1) & b->merge_mask) {
-        const struct bpe_merge *slot = &b->merges[i];
-        if (slot->left == left.id && slot->right == right.id) {
-            *result = slot->result;
-            return slot->rank;
-        }
-        if (slot->left == SYMBOL_NONE)
-            return RANK_NONE;
-    }
+    const struct bpe_merge *merge = bpe_merge_find(b, left.id, right.id);
+    if (!merge)
+        return RANK_NONE;
+    *result = merge->result;
+    return merge->rank;
 }
 
 /* One call's work on one fragment. */

@@ -70,7 +70,9 @@ static bool split_line(struct span line, struct span *left, struct span *right)
 
 static void enter_merge(struct bpe *b, struct bpe_merge merge)
 {
-    for (size_t i = bpe_merge_hash(merge.left, merge.right) & b->merge_mask;; i = (i + 1) & b->merge_mask) {
+    size_t hash = bpe_merge_hash(merge.left, merge.right), bit = bpe_filter_bit(b, hash);
+    b->merge_filter[bit / 64] |= 1ull << bit % 64;
+    for (size_t i = hash & b->merge_mask;; i = (i + 1) & b->merge_mask) {
         struct bpe_merge *slot = &b->merges[i];
         if (slot->left == merge.left && slot->right == merge.right)
             return; /* of equal lines the first counts */
@@ -122,6 +124,22 @@ static void fill_bytes(struct bpe *b, const struct numbering *m)
     }
 }
 
+/* Needs byte_symbol. false: no memory. */
+static bool fill_byte_pairs(struct bpe *b, struct vocab *v)
+{
+    if (v->pre->flags & PRE_RAW)
+        return true;
+    b->byte_pairs = arena_array(&v->arena, 65536, sizeof *b->byte_pairs);
+    for (size_t i = 0; b->byte_pairs && i < 65536; i++) {
+        uint32_t left = b->byte_symbol[i >> 8], right = b->byte_symbol[i & 255];
+        const struct bpe_merge *m = NULL;
+        if (left != SYMBOL_NONE && right != SYMBOL_NONE)
+            m = bpe_merge_find(b, left, right);
+        b->byte_pairs[i] = m ? (struct byte_pair){m->rank, m->result} : (struct byte_pair){RANK_NONE, 0};
+    }
+    return b->byte_pairs;
+}
+
 /* The bytes that token i stands for as a whole word; no data: none, because some character is not in the alphabet, or
  * no memory. Nearly always the text or the piece has them already. */
 static struct span word_of(struct vocab *v, uint32_t i)
@@ -168,18 +186,21 @@ enum status bpe_init(struct bpe *b, struct vocab *v, struct error *err)
                          UINT32_MAX / 4 - 1);
     while (slots < lines + lines / 2)
         slots *= 2;
-    *b = (struct bpe){.vocab = v, .merge_mask = slots - 1};
+    *b = (struct bpe){.vocab = v, .merge_mask = slots - 1, .filter_mask = slots * 8 - 1};
     b->merges = arena_array(&v->arena, slots, sizeof *b->merges);
+    b->merge_filter = arena_alloc(&v->arena, slots);
     b->pretok = pretok_new(v->pre->program, &v->arena);
-    if (!b->merges || !b->pretok)
+    if (!b->merges || !b->merge_filter || !b->pretok)
         return error_no_memory(err, slots * sizeof *b->merges, "merges");
     memset(b->merges, 0xff, slots * sizeof *b->merges);
     /* what merges know besides tokens is needed later on only where symbols are characters */
     struct arena temporary = {0};
     struct numbering m = {.vocab = v, .arena = v->pre->flags & PRE_RAW ? &v->arena : &temporary};
     bool ok = read_merges(b, &m) && fill_words(b, v);
-    if (ok)
+    if (ok) {
         fill_bytes(b, &m);
+        ok = fill_byte_pairs(b, v);
+    }
     if (v->pre->flags & PRE_RAW)
         b->others = m.table;
     arena_clear(&temporary);

@@ -1,28 +1,43 @@
 #!/bin/sh
-# `make run`: serves a model on 127.0.0.1:8080 and prints what to try. serve.sh BINARY [MODEL]
-# Without MODEL: the first of tests/models/*.gguf, else a tiny model with random weights, written into build/.
+# `make run`: serves a model on 127.0.0.1:8080, asks it something on every route and shows question and answer.
+# serve.sh BINARY [MODEL]    without MODEL the demo model; ADDRESS=host:port listens elsewhere
 binary=$1
-model=$2
 root=$(cd "$(dirname "$0")/.." && pwd)
-if [ -z "$model" ]; then
-    for candidate in "$root"/tests/models/*.gguf; do
-        [ -r "$candidate" ] && model=$candidate && break
-    done
-fi
-if [ -z "$model" ]; then
-    model=$root/build/tiny.gguf
-    if [ ! -r "$model" ]; then
-        make -s --no-print-directory -C "$root" MODE=release build/release/tests/tools/make_tiny || exit 1
-        "$root/build/release/tests/tools/make_tiny" "$model" || exit 1
-    fi
-    echo "no model named: serving one with random weights (make run MODEL=file.gguf for a real one)"
-fi
+model=${2:-$root/tests/models/fables-q8_0.gguf}
 address=${ADDRESS:-127.0.0.1:8080}
-cat <<EOF2
-serving $model on http://$address (a page for browsers is there too); Ctrl-C ends. Try:
-  curl -N http://$address/generate -d '{"prompt": "Once upon a time", "max_tokens": 64}'
-  curl http://$address/tokenize -d '{"content": "Once upon a time"}'
-  curl http://$address/logits -d '{"prompt": "Once upon a", "top": 5}'
-  curl http://$address/model
-EOF2
-exec "$binary" --model "$model" --listen "$address"
+
+"$binary" --model "$model" --listen "$address" --log-level warn &
+daemon=$!
+trap : INT # Ctrl-C reaches the daemon itself, which ends in order
+trap 'kill -TERM $daemon' TERM
+until curl -sf -o /dev/null "http://$address/ready"; do
+    kill -0 $daemon 2>/dev/null || { wait $daemon; exit $?; }
+    curl -s -o /dev/null --retry 1 --retry-delay 1 --retry-all-errors "http://$address/ready"
+done
+
+ask() {
+    printf '\n$ curl%s http://%s%s' "$1" "$address" "$2"
+    if [ -n "$3" ]; then
+        printf " -d '%s'\n" "$3"
+        curl -sS -N "http://$address$2" -d "$3"
+    else
+        printf '\n'
+        curl -sS "http://$address$2" | head -n 6
+    fi
+    echo
+}
+ask ' -N' /generate '{"prompt": "A fox was thirsty", "max_tokens": 12}'
+ask '' /tokenize '{"content": "A fox was thirsty", "with_pieces": true}'
+ask '' /detokenize '{"tokens": [361, 429]}'
+ask '' /logits '{"prompt": "A fox was", "top": 3}'
+ask '' /v1/completions '{"prompt": "The owl who knew", "max_tokens": 16}'
+ask '' /model
+ask '' /health
+ask '' /ready
+ask '' /metrics
+printf '\nserving %s on http://%s (a page for browsers is there too); Ctrl-C ends\n' "$model" "$address"
+wait $daemon
+status=$?
+# A signal interrupts the first wait; the daemon's own status is what counts.
+kill -0 $daemon 2>/dev/null && { wait $daemon; status=$?; }
+exit $status

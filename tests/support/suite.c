@@ -35,6 +35,7 @@ int suite_main(const char *name, const struct suite_test *tests, size_t n)
     skips = tmpfile();
     if (!skips)
         return 1;
+    setvbuf(stdout, NULL, _IOLBF, 0); /* notes of a test that fails are not lost */
     Suite *suite = suite_create(name);
     const char *only = getenv("ONLY"); /* part of a test's name */
     for (size_t i = 0; i < n; i++) {

@@ -46,7 +46,7 @@ SUITES := $(patsubst %.c,$(BUILD)/%,$(SUITE_SOURCES))
 TOOLS := $(patsubst %.c,$(BUILD)/%,$(TOOL_SOURCES))
 BENCHES := $(patsubst %.c,$(BUILD)/%,$(BENCH_SOURCES))
 
-.PHONY: all deps run test test-build test-one lint bench install clean help
+.PHONY: all deps run test test-build test-one lint bench install deb clean help
 .DEFAULT_GOAL := all
 .SECONDARY:
 
@@ -100,8 +100,27 @@ run: deps all
 bench: $(BENCHES)
 	@sh bench/run.sh $(BUILD) $(PEER)
 
+UNITS := $(wildcard systemd/*.service systemd/*.socket)
 install: all
 	install -Dm755 $(BUILD)/ggufd $(DESTDIR)$(PREFIX)/bin/ggufd
+	install -Dm644 docs/ggufd.1 $(DESTDIR)$(PREFIX)/share/man/man1/ggufd.1
+	install -Dm644 docs/ggufd.bash-completion $(DESTDIR)$(PREFIX)/share/bash-completion/completions/ggufd
+	install -Dm644 -t $(DESTDIR)$(PREFIX)/share/doc/ggufd README.md SECURITY.md LICENSE config.example.json $(wildcard docs/*.md)
+	for unit in $(UNITS); do sed 's|/usr/bin/ggufd|$(PREFIX)/bin/ggufd|g' $$unit | \
+	    install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/$$(basename $$unit) || exit 1; done
+	for dir in sysusers.d tmpfiles.d; do for file in systemd/$$dir/*.conf; do [ ! -e $$file ] || \
+	    install -Dm644 $$file $(DESTDIR)$(PREFIX)/lib/$$dir/$$(basename $$file) || exit 1; done; done
+
+## make deb                          a Debian package build/ggufd_VERSION_ARCH.deb
+DEB_ARCH = $(shell dpkg --print-architecture)
+deb: all
+	@rm -rf build/deb && mkdir -p build/deb/DEBIAN
+	@$(MAKE) --no-print-directory install DESTDIR=build/deb PREFIX=/usr >/dev/null
+	@printf '%s\n' 'Package: ggufd' 'Version: $(VERSION)' 'Architecture: $(DEB_ARCH)' 'Section: net' 'Priority: optional' \
+	    'Maintainer: the ggufd developers <ggufd@localhost>' \
+	    'Depends: libc6, libmicrohttpd12 | libmicrohttpd12t64, libuv1 | libuv1t64, libcjson1' \
+	    'Description: bit-exact HTTP daemon for one GGUF language model' > build/deb/DEBIAN/control
+	@dpkg-deb --root-owner-group --build build/deb build/ggufd_$(VERSION)_$(DEB_ARCH).deb
 
 clean:
 	rm -rf build

@@ -2,3 +2,8 @@
 .PHONY: test-peer
 test-peer: $(BUILD)/tests/tools/peer_compare
 	@$(BUILD)/tests/tools/peer_compare $(PEER)
+
+## make test-clients                 the npm package openai and headless Chromium against the daemon
+.PHONY: test-clients
+test-clients: all
+	@sh tests/clients/run.sh

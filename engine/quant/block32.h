@@ -12,6 +12,14 @@ struct block32 {
     float d, m;
 };
 
+/* How a block's integer sum I meets the scales. */
+enum block32_rule {
+    BLOCK32_PRODUCT,    /* (D * dx) * I */
+    BLOCK32_CHAIN,      /* (I * D) * dx */
+    BLOCK32_MINIMUM,    /* (D * dx) * I + M * s */
+    BLOCK32_SCALED      /* ((D * dx) * c) * I, c an integer scale of the block */
+};
+
 QUANT_INLINE int block32_sum(const int8_t *q, const int8_t *a)
 {
     int sum = 0;

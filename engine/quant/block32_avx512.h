@@ -3,6 +3,7 @@
 #ifndef GGUFD_QUANT_BLOCK32_AVX512_H
 #define GGUFD_QUANT_BLOCK32_AVX512_H
 #include "engine/quant/avx512.h"
+#include "engine/quant/block32.h"
 #if defined(__x86_64__)
 
 /* Activations of one token, for decode. All arrays hold a multiple of 16 blocks, zeros behind the last. */
@@ -187,13 +188,6 @@ enum {
     BLOCK32_TILE_MIN = sizeof(struct block32_tile),
     BLOCK32_PANEL = offsetof(struct block32_panel, s),
     BLOCK32_PANEL_MIN = sizeof(struct block32_panel),
-};
-
-/* How a block's integer sum meets the scales. */
-enum block32_rule {
-    BLOCK32_PRODUCT,    /* (D * dx) * I */
-    BLOCK32_CHAIN,      /* (I * D) * dx */
-    BLOCK32_MINIMUM     /* (D * dx) * I + M * s */
 };
 
 AVX512_INLINE __m512 block32_rule_apply(enum block32_rule rule, __m512 sum, const struct block32_tile *t,

@@ -1,5 +1,6 @@
 /* IQ4_NL: 32 nibbles that index 16 uneven values, and an F16 scale. */
 #include "engine/quant/block32.h"
+#include "engine/quant/block32_avx2.h"
 #include "engine/quant/block32_avx512.h"
 #include "engine/quant/tables.h"
 
@@ -29,6 +30,15 @@ static float iq4_nl_dot(const void *row, const void *act, size_t n)
 }
 
 SCALAR_KERNEL(iq4_nl, ACT_Q8_0)
+
+#if defined(__x86_64__)
+AVX2_INLINE __m256i iq4_nl_load_avx2(const uint8_t *block)
+{
+    return avx2_lookup(avx2_nibbles(block + offsetof(struct block_iq4_nl, nibbles)), table_iq4_nl);
+}
+
+BLOCK32_AVX2(iq4_nl, sizeof(struct block_iq4_nl), BLOCK32_PRODUCT, 128, false, avx2_halves_first)
+#endif
 
 #if defined(__x86_64__)
 /* Nibble -> value + 128. */
@@ -61,6 +71,10 @@ const struct format format_iq4_nl = {
     .activation = ACT_Q8_0,
     .dequantize = iq4_nl_dequantize,
     .dot = iq4_nl_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(iq4_nl, ACT_Q8_0), BLOCK32_DECODE_AVX512(iq4_nl, q8_0)},
-    .prefill = {[TIER_SCALAR] = SCALAR(iq4_nl, ACT_Q8_0), BLOCK32_PREFILL_AVX512(iq4_nl, q8_0)},
+    .decode = {[TIER_SCALAR] = SCALAR(iq4_nl, ACT_Q8_0),
+               BLOCK32_DECODE_AVX2(iq4_nl, q8_0)
+               BLOCK32_DECODE_AVX512(iq4_nl, q8_0)},
+    .prefill = {[TIER_SCALAR] = SCALAR(iq4_nl, ACT_Q8_0),
+                BLOCK32_PREFILL_AVX2(iq4_nl, q8_0)
+                BLOCK32_PREFILL_AVX512(iq4_nl, q8_0)},
 };

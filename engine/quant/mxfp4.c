@@ -1,5 +1,6 @@
 /* MXFP4: 32 E2M1 values and a power-of-two scale (E8M0). */
 #include "engine/quant/block32.h"
+#include "engine/quant/block32_avx2.h"
 #include "engine/quant/block32_avx512.h"
 #include "engine/quant/tables.h"
 
@@ -35,6 +36,21 @@ static float mxfp4_dot(const void *row, const void *act, size_t n)
 }
 
 SCALAR_KERNEL(mxfp4, ACT_Q8_0)
+
+#if defined(__x86_64__)
+AVX2_INLINE __m256 mxfp4_scales_avx2(const uint8_t *const at[8])
+{
+    return _mm256_setr_ps(half_scale(at[0][0]), half_scale(at[1][0]), half_scale(at[2][0]), half_scale(at[3][0]),
+                          half_scale(at[4][0]), half_scale(at[5][0]), half_scale(at[6][0]), half_scale(at[7][0]));
+}
+
+AVX2_INLINE __m256i mxfp4_load_avx2(const uint8_t *block)
+{
+    return avx2_lookup(avx2_nibbles(block + offsetof(struct block_mxfp4, nibbles)), table_fp4);
+}
+
+BLOCK32_AVX2(mxfp4, sizeof(struct block_mxfp4), BLOCK32_PRODUCT, 128, false, mxfp4_scales_avx2)
+#endif
 
 #if defined(__x86_64__)
 /* Nibble -> value + 128. */
@@ -80,6 +96,10 @@ const struct format format_mxfp4 = {
     .activation = ACT_Q8_0,
     .dequantize = mxfp4_dequantize,
     .dot = mxfp4_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(mxfp4, ACT_Q8_0), BLOCK32_DECODE_AVX512(mxfp4, q8_0)},
-    .prefill = {[TIER_SCALAR] = SCALAR(mxfp4, ACT_Q8_0), BLOCK32_PREFILL_AVX512(mxfp4, q8_0)},
+    .decode = {[TIER_SCALAR] = SCALAR(mxfp4, ACT_Q8_0),
+               BLOCK32_DECODE_AVX2(mxfp4, q8_0)
+               BLOCK32_DECODE_AVX512(mxfp4, q8_0)},
+    .prefill = {[TIER_SCALAR] = SCALAR(mxfp4, ACT_Q8_0),
+                BLOCK32_PREFILL_AVX2(mxfp4, q8_0)
+                BLOCK32_PREFILL_AVX512(mxfp4, q8_0)},
 };

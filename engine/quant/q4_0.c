@@ -1,6 +1,7 @@
 /* Q4_0: 32 nibbles minus 8 and an F16 scale. The dot multiplies the integer sum by the two scales one after the other,
  * unlike the other formats of this family. */
 #include "engine/quant/block32.h"
+#include "engine/quant/block32_avx2.h"
 #include "engine/quant/block32_avx512.h"
 
 struct block_q4_0 {
@@ -39,6 +40,15 @@ static float q4_0_dot(const void *row, const void *act, size_t n)
 SCALAR_KERNEL(q4_0, ACT_Q8_0)
 
 #if defined(__x86_64__)
+AVX2_INLINE __m256i q4_0_load_avx2(const uint8_t *block)
+{
+    return avx2_nibbles(block + offsetof(struct block_q4_0, nibbles));
+}
+
+BLOCK32_AVX2(q4_0, sizeof(struct block_q4_0), BLOCK32_CHAIN, 8, false, avx2_halves_first)
+#endif
+
+#if defined(__x86_64__)
 AVX512_INLINE __m512 q4_0_terms_avx512(const uint8_t *x, const struct block32_activation *a)
 {
     __m512i sums = block32_sums_nibbles(x + 2, sizeof(struct block_q4_0), false, _mm512_setzero_si512(), a->quads);
@@ -64,6 +74,10 @@ const struct format format_q4_0 = {
     .activation = ACT_Q8_0,
     .dequantize = q4_0_dequantize,
     .dot = q4_0_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(q4_0, ACT_Q8_0), BLOCK32_DECODE_AVX512(q4_0, q8_0)},
-    .prefill = {[TIER_SCALAR] = SCALAR(q4_0, ACT_Q8_0), BLOCK32_PREFILL_AVX512(q4_0, q8_0)},
+    .decode = {[TIER_SCALAR] = SCALAR(q4_0, ACT_Q8_0),
+               BLOCK32_DECODE_AVX2(q4_0, q8_0)
+               BLOCK32_DECODE_AVX512(q4_0, q8_0)},
+    .prefill = {[TIER_SCALAR] = SCALAR(q4_0, ACT_Q8_0),
+                BLOCK32_PREFILL_AVX2(q4_0, q8_0)
+                BLOCK32_PREFILL_AVX512(q4_0, q8_0)},
 };

@@ -1,5 +1,6 @@
 /* Q4_1: 32 nibbles, an F16 scale and an F16 minimum. */
 #include "engine/quant/block32.h"
+#include "engine/quant/block32_avx2.h"
 #include "engine/quant/block32_avx512.h"
 
 struct block_q4_1 {
@@ -29,6 +30,15 @@ static float q4_1_dot(const void *row, const void *act, size_t n)
 SCALAR_KERNEL(q4_1, ACT_Q8_1)
 
 #if defined(__x86_64__)
+AVX2_INLINE __m256i q4_1_load_avx2(const uint8_t *block)
+{
+    return avx2_nibbles(block + offsetof(struct block_q4_1, nibbles));
+}
+
+BLOCK32_AVX2(q4_1, sizeof(struct block_q4_1), BLOCK32_MINIMUM, 0, false, avx2_halves_first)
+#endif
+
+#if defined(__x86_64__)
 AVX512_INLINE __m512 q4_1_terms_avx512(const uint8_t *x, const struct block32_activation *a)
 {
     __m512i sums = block32_sums_nibbles(x + 4, sizeof(struct block_q4_1), false, _mm512_setzero_si512(), a->quads);
@@ -53,6 +63,10 @@ const struct format format_q4_1 = {
     .activation = ACT_Q8_1,
     .dequantize = q4_1_dequantize,
     .dot = q4_1_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(q4_1, ACT_Q8_1), BLOCK32_DECODE_AVX512(q4_1, q8_1)},
-    .prefill = {[TIER_SCALAR] = SCALAR(q4_1, ACT_Q8_1), BLOCK32_PREFILL_AVX512(q4_1, q8_1)},
+    .decode = {[TIER_SCALAR] = SCALAR(q4_1, ACT_Q8_1),
+               BLOCK32_DECODE_AVX2(q4_1, q8_1)
+               BLOCK32_DECODE_AVX512(q4_1, q8_1)},
+    .prefill = {[TIER_SCALAR] = SCALAR(q4_1, ACT_Q8_1),
+                BLOCK32_PREFILL_AVX2(q4_1, q8_1)
+                BLOCK32_PREFILL_AVX512(q4_1, q8_1)},
 };

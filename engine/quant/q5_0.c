@@ -1,5 +1,6 @@
 /* Q5_0: 32 values of 5 bits (nibbles and 32 high bits) minus 16, and an F16 scale. */
 #include "engine/quant/block32.h"
+#include "engine/quant/block32_avx2.h"
 #include "engine/quant/block32_avx512.h"
 
 struct block_q5_0 {
@@ -32,6 +33,16 @@ static float q5_0_dot(const void *row, const void *act, size_t n)
 SCALAR_KERNEL(q5_0, ACT_Q8_0)
 
 #if defined(__x86_64__)
+AVX2_INLINE __m256i q5_0_load_avx2(const uint8_t *block)
+{
+    __m256i low = avx2_nibbles(block + offsetof(struct block_q5_0, nibbles));
+    return _mm256_or_si256(low, avx2_high_bits(block + offsetof(struct block_q5_0, high)));
+}
+
+BLOCK32_AVX2(q5_0, sizeof(struct block_q5_0), BLOCK32_PRODUCT, 16, true, avx2_halves_first)
+#endif
+
+#if defined(__x86_64__)
 AVX512_INLINE __m512 q5_0_terms_avx512(const uint8_t *x, const struct block32_activation *a)
 {
     __m512i sums = block32_sums_5_bits(x + 6, x + 2, sizeof(struct block_q5_0), a->quads);
@@ -56,6 +67,10 @@ const struct format format_q5_0 = {
     .activation = ACT_Q8_0,
     .dequantize = q5_0_dequantize,
     .dot = q5_0_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(q5_0, ACT_Q8_0), BLOCK32_DECODE_AVX512(q5_0, q8_0)},
-    .prefill = {[TIER_SCALAR] = SCALAR(q5_0, ACT_Q8_0), BLOCK32_PREFILL_AVX512(q5_0, q8_0)},
+    .decode = {[TIER_SCALAR] = SCALAR(q5_0, ACT_Q8_0),
+               BLOCK32_DECODE_AVX2(q5_0, q8_0)
+               BLOCK32_DECODE_AVX512(q5_0, q8_0)},
+    .prefill = {[TIER_SCALAR] = SCALAR(q5_0, ACT_Q8_0),
+                BLOCK32_PREFILL_AVX2(q5_0, q8_0)
+                BLOCK32_PREFILL_AVX512(q5_0, q8_0)},
 };

@@ -1,5 +1,6 @@
 /* Q5_1: 32 values of 5 bits (nibbles and 32 high bits), an F16 scale and an F16 minimum. */
 #include "engine/quant/block32.h"
+#include "engine/quant/block32_avx2.h"
 #include "engine/quant/block32_avx512.h"
 
 struct block_q5_1 {
@@ -33,6 +34,16 @@ static float q5_1_dot(const void *row, const void *act, size_t n)
 SCALAR_KERNEL(q5_1, ACT_Q8_1)
 
 #if defined(__x86_64__)
+AVX2_INLINE __m256i q5_1_load_avx2(const uint8_t *block)
+{
+    __m256i low = avx2_nibbles(block + offsetof(struct block_q5_1, nibbles));
+    return _mm256_or_si256(low, avx2_high_bits(block + offsetof(struct block_q5_1, high)));
+}
+
+BLOCK32_AVX2(q5_1, sizeof(struct block_q5_1), BLOCK32_MINIMUM, 0, true, avx2_halves_first)
+#endif
+
+#if defined(__x86_64__)
 AVX512_INLINE __m512 q5_1_terms_avx512(const uint8_t *x, const struct block32_activation *a)
 {
     __m512i sums = block32_sums_5_bits(x + 8, x + 4, sizeof(struct block_q5_1), a->quads);
@@ -58,6 +69,10 @@ const struct format format_q5_1 = {
     .activation = ACT_Q8_1,
     .dequantize = q5_1_dequantize,
     .dot = q5_1_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(q5_1, ACT_Q8_1), BLOCK32_DECODE_AVX512(q5_1, q8_1)},
-    .prefill = {[TIER_SCALAR] = SCALAR(q5_1, ACT_Q8_1), BLOCK32_PREFILL_AVX512(q5_1, q8_1)},
+    .decode = {[TIER_SCALAR] = SCALAR(q5_1, ACT_Q8_1),
+               BLOCK32_DECODE_AVX2(q5_1, q8_1)
+               BLOCK32_DECODE_AVX512(q5_1, q8_1)},
+    .prefill = {[TIER_SCALAR] = SCALAR(q5_1, ACT_Q8_1),
+                BLOCK32_PREFILL_AVX2(q5_1, q8_1)
+                BLOCK32_PREFILL_AVX512(q5_1, q8_1)},
 };

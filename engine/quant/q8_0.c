@@ -1,5 +1,6 @@
 /* Q8_0: 32 signed bytes and an F16 scale. */
 #include "engine/quant/block32.h"
+#include "engine/quant/block32_avx2.h"
 #include "engine/quant/block32_avx512.h"
 
 struct block_q8_0 {
@@ -28,6 +29,15 @@ static float q8_0_dot(const void *row, const void *act, size_t n)
 SCALAR_KERNEL(q8_0, ACT_Q8_0)
 
 #if defined(__x86_64__)
+AVX2_INLINE __m256i q8_0_load_avx2(const uint8_t *block)
+{
+    return _mm256_xor_si256(avx2_load(block + offsetof(struct block_q8_0, q)), _mm256_set1_epi8(-128));
+}
+
+BLOCK32_AVX2(q8_0, sizeof(struct block_q8_0), BLOCK32_PRODUCT, 128, false, avx2_halves_first)
+#endif
+
+#if defined(__x86_64__)
 AVX512_INLINE __m512 q8_0_terms_avx512(const uint8_t *x, const struct block32_activation *a)
 {
     __m512i sums = block32_sums_bytes(x + 2, sizeof(struct block_q8_0), _mm512_set1_epi8(-128), a->pairs);
@@ -51,6 +61,10 @@ const struct format format_q8_0 = {
     .activation = ACT_Q8_0,
     .dequantize = q8_0_dequantize,
     .dot = q8_0_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(q8_0, ACT_Q8_0), BLOCK32_DECODE_AVX512(q8_0, q8_0)},
-    .prefill = {[TIER_SCALAR] = SCALAR(q8_0, ACT_Q8_0), BLOCK32_PREFILL_AVX512(q8_0, q8_0)},
+    .decode = {[TIER_SCALAR] = SCALAR(q8_0, ACT_Q8_0),
+               BLOCK32_DECODE_AVX2(q8_0, q8_0)
+               BLOCK32_DECODE_AVX512(q8_0, q8_0)},
+    .prefill = {[TIER_SCALAR] = SCALAR(q8_0, ACT_Q8_0),
+                BLOCK32_PREFILL_AVX2(q8_0, q8_0)
+                BLOCK32_PREFILL_AVX512(q8_0, q8_0)},
 };

@@ -24,7 +24,7 @@ static enum status key_range(const struct key_reader *r, const char *name, doubl
 {
     if (value >= row->low && value <= row->high)
         return STATUS_OK;
-    return error_set(r->err, STATUS_RANGE, "key \"%s\" is %.9g, must be %.9g to %.9g", name, value, row->low,
+    return error_set(r->err, STATUS_RANGE, "key \"%s\" is %.10g, must be %.10g to %.10g", name, value, row->low,
                      row->high);
 }
 

@@ -1,0 +1,404 @@
+/* HTTP as others may misread it, limits, deadlines, keys, origins, sockets. */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "tests/support/daemon_process.h"
+#include "tests/support/suite.h"
+
+static struct daemon d;
+
+static void start(const char *const *options)
+{
+    daemon_start(&d, model_tiny(), options);
+}
+
+/* Raw bytes out, one reply in. */
+static struct http_reply raw(const char *bytes, bool *closed)
+{
+    struct http h;
+    struct http_reply r = {0};
+    ck_assert(http_open(&h, d.address));
+    http_text(&h, bytes);
+    http_read_reply(&h, &r, 5000);
+    if (closed)
+        *closed = http_is_closed(&h, 1000);
+    http_close(&h);
+    return r;
+}
+
+TEST(ambiguous_framing_is_refused_and_the_connection_closed)
+{
+    start(NULL);
+    static const char *const requests[] = {
+        "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\n{}",
+        "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+        "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        "POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity\r\n\r\n",
+        "POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "GET /health HTTP/1.1\r\n\r\n",
+        "GET /health HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        "GET /health HTTP/1.1\r\nHost: a\r\nX-Odd : 1\r\n\r\n",
+        "GET /health HTTP/1.1\r\nHost: a\r\nX Odd: 1\r\n\r\n",
+        "GET /health x HTTP/1.1\r\nHost: a\r\n\r\n",
+    };
+    for (size_t i = 0; i < sizeof requests / sizeof requests[0]; i++) {
+        bool closed;
+        struct http_reply r = raw(requests[i], &closed);
+        if (r.status != 400 || !closed)
+            ck_abort_msg("%s -> %d, closed %d", requests[i], r.status, closed);
+        http_reply_clear(&r);
+    }
+    struct http_reply r = raw("GET /health HTTP/1.0\r\n\r\n", NULL);
+    ck_assert_int_eq(r.status, 200);
+    http_reply_clear(&r);
+    daemon_stop(&d);
+}
+END
+
+TEST(a_connection_survives_refusals_and_pipelining)
+{
+    start(NULL);
+    struct http h;
+    struct http_reply r = {0};
+    ck_assert(http_open(&h, d.address));
+    ck_assert(http_request(&h, "POST", "/nope", NULL, "{\"some\":\"body\"}"));
+    ck_assert(http_request(&h, "PUT", "/generate", NULL, "{}"));
+    ck_assert(http_request(&h, "POST", "/generate", "Content-Encoding: gzip\r\n", "xx"));
+    ck_assert(http_request(&h, "POST", "/generate", "Content-Type: multipart/form-data; boundary=x\r\n", "xx"));
+    ck_assert(http_request(&h, "POST", "/generate", "Content-Type: application/x-www-form-urlencoded\r\n",
+                           "{\"prompt\":[1,5],\"max_tokens\":3}"));
+    ck_assert(http_request(&h, "GET", "/health", NULL, NULL));
+    static const int want[] = {404, 405, 415, 415, 200, 200};
+    for (size_t i = 0; i < 6; i++) {
+        ck_assert(http_read_reply(&h, &r, 5000));
+        ck_assert_int_eq(r.status, want[i]);
+    }
+    http_reply_clear(&r);
+    http_close(&h);
+    daemon_stop(&d);
+}
+END
+
+TEST(bodies_have_a_limit_however_they_are_sent)
+{
+    static const char *const options[] = {"--max-body", "10000", NULL};
+    start(options);
+    struct http h;
+    struct http_reply r = {0};
+    char *big = malloc(300001);
+    memset(big, ' ', 300000);
+    big[300000] = 0;
+    ck_assert(http_open(&h, d.address));
+    ck_assert(http_request(&h, "POST", "/tokenize", NULL, big)); /* swallowed, answered, and the connection lives */
+    ck_assert(http_read_reply(&h, &r, 5000));
+    ck_assert_int_eq(r.status, 413);
+    ck_assert(http_has(&r, "payload-too-large"));
+    ck_assert(http_text(&h, "POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"));
+    for (int i = 0; i < 3; i++) {
+        ck_assert(http_text(&h, "2000\r\n"));
+        ck_assert(http_send(&h, big, 0x2000));
+        ck_assert(http_text(&h, "\r\n"));
+    }
+    ck_assert(http_text(&h, "0\r\n\r\n"));
+    ck_assert(http_read_reply(&h, &r, 5000));
+    ck_assert_int_eq(r.status, 413);
+    ck_assert(http_request(&h, "GET", "/health", NULL, NULL));
+    ck_assert(http_read_reply(&h, &r, 5000));
+    ck_assert_int_eq(r.status, 200);
+    http_close(&h);
+    free(big);
+
+    ck_assert(http_open(&h, d.address)); /* Expect: refused before the body is sent */
+    ck_assert(http_text(&h, "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 300000\r\nExpect: 100-continue\r\n\r\n"));
+    double before = now_ms();
+    ck_assert(http_read_reply(&h, &r, 5000));
+    ck_assert_int_eq(r.status, 413);
+    ck_assert(now_ms() - before < 1000);
+    http_close(&h);
+    ck_assert(http_open(&h, d.address)); /* and a welcome one is invited at once */
+    ck_assert(http_text(&h, "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 16\r\nExpect: 100-continue\r\n\r\n"));
+    char line[26] = "";
+    ck_assert_int_eq((int)recv(h.fd, line, 25, MSG_WAITALL), 25);
+    ck_assert_ptr_nonnull(strstr(line, "100 Continue"));
+    ck_assert(http_text(&h, "{\"content\":\"ab\"}"));
+    ck_assert(http_read_reply(&h, &r, 5000));
+    ck_assert_int_eq(r.status, 200);
+    http_close(&h);
+    http_reply_clear(&r);
+    r = raw("POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999\r\n\r\n", NULL);
+    ck_assert_int_eq(r.status, 413);
+    http_reply_clear(&r);
+    daemon_stop(&d);
+}
+END
+
+TEST(headers_have_a_limit)
+{
+    start(NULL);
+    struct buffer b = {0};
+    buffer_text(&b, "GET /health HTTP/1.1\r\nHost: a\r\nX-Long: ");
+    for (int i = 0; i < 100000; i++)
+        buffer_byte(&b, 'x');
+    buffer_text(&b, "\r\n\r\n");
+    buffer_byte(&b, 0);
+    struct http_reply r = raw(b.data, NULL);
+    ck_assert(r.status == 431 || r.status == 0); /* the reply may be lost in the reset that follows */
+    http_reply_clear(&r);
+    b.size = 0;
+    buffer_text(&b, "GET /health HTTP/1.1\r\nHost: a\r\n");
+    for (int i = 0; i < 10000; i++)
+        buffer_printf(&b, "X-%d: 1\r\n", i);
+    buffer_text(&b, "\r\n");
+    buffer_byte(&b, 0);
+    r = raw(b.data, NULL);
+    ck_assert(r.status == 431 || r.status == 0);
+    http_reply_clear(&r);
+    buffer_clear(&b);
+    http_call(d.address, "GET", "/health", NULL, NULL, &r);
+    ck_assert_int_eq(r.status, 200);
+    http_reply_clear(&r);
+    daemon_stop(&d);
+}
+END
+
+TEST(slow_senders_are_disconnected)
+{
+    static const char *const options[] = {"--header-timeout", "0.5", "--body-timeout", "0.6", "--keepalive-timeout",
+                                          "0.7", NULL};
+    start(options);
+    static const char *const beginnings[] = {
+        "",
+        "GET /health HTTP/1.1\r\nHost: a\r\n",
+        "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n{",
+        "GET /health HTTP/1.1\r\nHost: a\r\n\r\n",
+    };
+    for (size_t i = 0; i < 4; i++) {
+        struct http h;
+        ck_assert(http_open(&h, d.address));
+        ck_assert(http_text(&h, beginnings[i]));
+        double before = now_ms();
+        while (now_ms() - before < 2500 && !http_is_closed(&h, 50))
+            if (i == 1 || i == 2)
+                http_text(&h, "x"); /* a byte now and then does not extend the time */
+        double took = now_ms() - before;
+        printf("note: phase %zu ended after %.0f ms\n", i, took);
+        ck_assert(took > 400 && took < 1500 * (suite_sanitized() ? 2 : 1));
+        http_close(&h);
+    }
+    daemon_stop(&d);
+}
+END
+
+TEST(request_ids_are_kept_or_made)
+{
+    start(NULL);
+    struct http_reply r;
+    http_call(d.address, "GET", "/health", "X-Request-Id: abc-1._Z\r\n", NULL, &r);
+    ck_assert_str_eq(http_header(&r, "X-Request-Id"), "abc-1._Z");
+    http_reply_clear(&r);
+    http_call(d.address, "GET", "/health", "X-Request-Id: a b\r\n", NULL, &r);
+    ck_assert_str_ne(http_header(&r, "X-Request-Id"), "a b");
+    http_reply_clear(&r);
+    daemon_stop(&d);
+}
+END
+
+static int status_with(const char *method, const char *path, const char *headers)
+{
+    struct http_reply r;
+    http_call(d.address, method, path, headers, strcmp(method, "POST") == 0 ? "{\"content\":\"a\"}" : NULL, &r);
+    int status = r.status;
+    http_reply_clear(&r);
+    return status;
+}
+
+TEST(keys_guard_every_route_but_the_open_ones)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/keys", suite_tmp());
+    FILE *f = fopen(path, "w");
+    fputs("# keys\nfirst-key\n\nsecond-key  \n", f);
+    fclose(f);
+    const char *options[] = {"--api-key-file", path, NULL};
+    start(options);
+    ck_assert_int_eq(status_with("GET", "/health", NULL), 200);
+    ck_assert_int_eq(status_with("GET", "/ready", NULL), 200);
+    ck_assert_int_eq(status_with("GET", "/", NULL), 200);
+    static const char *const guarded[] = {"/model", "/metrics"};
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(status_with("GET", guarded[i], NULL), 401);
+        ck_assert_int_eq(status_with("GET", guarded[i], "Authorization: Bearer wrong\r\n"), 401);
+        ck_assert_int_eq(status_with("GET", guarded[i], "Authorization: Bearer first-ke\r\n"), 401);
+        ck_assert_int_eq(status_with("GET", guarded[i], "Authorization: Bearer first-key\r\n"), 200);
+        ck_assert_int_eq(status_with("GET", guarded[i], "Authorization: bearer second-key\r\n"), 200);
+    }
+    ck_assert_int_eq(status_with("POST", "/tokenize", NULL), 401);
+    ck_assert_int_eq(status_with("POST", "/tokenize", "Authorization: Bearer second-key\r\n"), 200);
+    struct http_reply r;
+    http_call(d.address, "GET", "/model", NULL, NULL, &r);
+    ck_assert_ptr_nonnull(http_header(&r, "WWW-Authenticate"));
+    http_reply_clear(&r);
+    f = fopen(path, "w");
+    fputs("third-key\n", f);
+    fclose(f);
+    kill(d.pid, SIGHUP);
+    ck_assert(daemon_logged(&d, "reloaded", 3000));
+    ck_assert_int_eq(status_with("GET", "/model", "Authorization: Bearer first-key\r\n"), 401);
+    ck_assert_int_eq(status_with("GET", "/model", "Authorization: Bearer third-key\r\n"), 200);
+    ck_assert_int_eq(truncate(path, 0), 0);
+    kill(d.pid, SIGHUP);
+    ck_assert(daemon_logged(&d, "reload-failed", 3000)); /* an empty file opens no door */
+    ck_assert_int_eq(status_with("GET", "/model", NULL), 401);
+    daemon_stop(&d);
+}
+END
+
+TEST(foreign_origins_are_refused_and_allowed_ones_get_cors)
+{
+    static const char *const options[] = {"--allowed-origins", "https://app.example", "--allowed-hosts", "box.example",
+                                          NULL};
+    start(options);
+    static const struct {
+        const char *host, *origin;
+        int status;
+    } cases[] = {
+        {"localhost:1", "http://localhost:1", 200},       {"127.0.0.1:1", "http://127.0.0.1:1", 200},
+        {"[::1]:1", "http://[::1]:1", 200},               {"box.example", "http://box.example", 200},
+        {"evil.example", "http://evil.example", 403},     {"localhost:1", "http://evil.example", 403},
+        {"localhost:1", "null", 403},                     {"localhost:1", "https://app.example", 200},
+        {"localhost:1", "http://localhost:2", 403},       {"localhost:1", "https://localhost:1", 403},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char request[300];
+        snprintf(request, sizeof request, "GET /health HTTP/1.1\r\nHost: %s\r\nOrigin: %s\r\n\r\n", cases[i].host,
+                 cases[i].origin);
+        struct http_reply r = raw(request, NULL);
+        if (r.status != cases[i].status)
+            ck_abort_msg("%s %s: %d", cases[i].host, cases[i].origin, r.status);
+        bool cors = http_header(&r, "Access-Control-Allow-Origin") != NULL;
+        ck_assert_int_eq(cors, strcmp(cases[i].origin, "https://app.example") == 0);
+        http_reply_clear(&r);
+    }
+    struct http_reply r = raw("OPTIONS /generate HTTP/1.1\r\nHost: a\r\nOrigin: https://app.example\r\n"
+                              "Access-Control-Request-Method: POST\r\n\r\n", NULL);
+    ck_assert_int_eq(r.status, 204);
+    ck_assert_str_eq(http_header(&r, "Access-Control-Allow-Methods"), "POST");
+    http_reply_clear(&r);
+    r = raw("OPTIONS /generate HTTP/1.1\r\nHost: a\r\nOrigin: https://other.example\r\n\r\n", NULL);
+    ck_assert_int_eq(r.status, 403);
+    http_reply_clear(&r);
+    daemon_stop(&d);
+}
+END
+
+TEST(unix_sockets_have_a_mode_and_replace_only_dead_ones)
+{
+    char path[120], listen_at[128], other_at[128];
+    snprintf(path, sizeof path, "%s/socket", suite_tmp());
+    snprintf(listen_at, sizeof listen_at, "unix:%s", path);
+    int dead = socket(AF_UNIX, SOCK_STREAM, 0);
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    strcpy(a.sun_path, path);
+    ck_assert_int_eq(bind(dead, (struct sockaddr *)&a, sizeof a), 0);
+    close(dead);
+    const char *options[] = {"--listen", listen_at, "--socket-mode", "0600", NULL};
+    start(options);
+    struct stat st;
+    ck_assert_int_eq(stat(path, &st), 0);
+    ck_assert_int_eq((int)(st.st_mode & 0777), 0600);
+    struct daemon second;
+    ck_assert(!daemon_spawn(&second, model_tiny(), options)); /* a living one stays */
+    ck_assert(daemon_logged(&second, "in use", 1000));
+    ck_assert_int_eq(status_with("GET", "/health", NULL), 200);
+    daemon_stop(&d);
+    ck_assert_int_ne(access(path, F_OK), 0);
+    FILE *f = fopen(path, "w"); /* what is no socket is not removed */
+    fclose(f);
+    ck_assert(!daemon_spawn(&second, model_tiny(), options));
+    ck_assert_int_eq(access(path, F_OK), 0);
+    snprintf(other_at, sizeof other_at, "%s-2", listen_at);
+    const char *two[] = {"--listen", "127.0.0.1:0", "--listen", other_at, NULL};
+    start(two);
+    ck_assert_int_eq(status_with("GET", "/health", NULL), 200);
+    strcpy(d.address, other_at);
+    ck_assert_int_eq(status_with("GET", "/health", NULL), 200);
+    daemon_stop(&d);
+}
+END
+
+/* On TCP a half-close cannot be told from a close and cancels; on a Unix socket it can, and does not. */
+TEST(a_half_close_cancels_on_tcp_only)
+{
+    char unix_at[128];
+    snprintf(unix_at, sizeof unix_at, "unix:%s/half", suite_tmp());
+    const char *options[] = {"--listen", "127.0.0.1:0", "--listen", unix_at, NULL};
+    start(options);
+    for (int local = 0; local < 2; local++) {
+        struct http h;
+        struct http_reply r = {0};
+        ck_assert(http_open(&h, local ? unix_at : d.address));
+        ck_assert(http_request(&h, "POST", "/generate", NULL,
+                               "{\"prompt\":[1,5],\"max_tokens\":300,\"ignore_eos\":true,\"stream\":false}"));
+        shutdown(h.fd, SHUT_WR);
+        bool answered = http_read_reply(&h, &r, 10000);
+        ck_assert_int_eq(answered, local);
+        ck_assert_int_eq(r.status, local ? 200 : 0);
+        http_reply_clear(&r);
+        ck_assert(http_open(&h, local ? unix_at : d.address)); /* what needs no engine is answered in any case */
+        ck_assert(http_request(&h, "GET", "/health", NULL, NULL));
+        shutdown(h.fd, SHUT_WR);
+        ck_assert(http_read_reply(&h, &r, 5000));
+        ck_assert_int_eq(r.status, 200);
+        ck_assert(http_is_closed(&h, 3000));
+        http_reply_clear(&r);
+        http_close(&h);
+    }
+    daemon_stop(&d);
+}
+END
+
+TEST(a_file_replaced_by_rename_serves_on_and_one_rewritten_in_place_is_noticed)
+{
+    char path[128], other[140];
+    size_t size;
+    snprintf(path, sizeof path, "%s/model.gguf", suite_tmp());
+    snprintf(other, sizeof other, "%s.new", path);
+    char *image = suite_read(model_tiny(), &size);
+    for (int i = 0; i < 2; i++) {
+        FILE *f = fopen(i ? other : path, "w");
+        ck_assert_uint_eq(fwrite(image, 1, size, f), size);
+        fclose(f);
+    }
+    daemon_start(&d, path, NULL);
+    ck_assert_int_eq(rename(other, path), 0);
+    ck_assert_int_eq(status_with("GET", "/ready", NULL), 200);
+    daemon_stop(&d);
+    daemon_start(&d, path, NULL);
+    ck_assert_int_eq(truncate(path, (off_t)size - 4096), 0);
+    ck_assert_int_eq(status_with("GET", "/ready", NULL), 503);
+    ck_assert(daemon_logged(&d, "model-changed", 1000));
+    struct http_reply r;
+    http_call(d.address, "POST", "/generate", NULL, "{\"prompt\":[1,5]}", &r);
+    ck_assert_int_eq(r.status, 503);
+    ck_assert(http_has(&r, "model-changed"));
+    http_reply_clear(&r);
+    ck_assert_int_eq(status_with("GET", "/health", NULL), 200);
+    daemon_stop(&d);
+    free(image);
+}
+END
+
+SUITE(hygiene, T(ambiguous_framing_is_refused_and_the_connection_closed), T(a_connection_survives_refusals_and_pipelining),
+      T(bodies_have_a_limit_however_they_are_sent), T(headers_have_a_limit), T(slow_senders_are_disconnected),
+      T(request_ids_are_kept_or_made), T(keys_guard_every_route_but_the_open_ones),
+      T(foreign_origins_are_refused_and_allowed_ones_get_cors), T(unix_sockets_have_a_mode_and_replace_only_dead_ones),
+      T(a_half_close_cancels_on_tcp_only), T(a_file_replaced_by_rename_serves_on_and_one_rewritten_in_place_is_noticed))

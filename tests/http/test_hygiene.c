@@ -353,6 +353,7 @@ TEST(a_half_close_cancels_on_tcp_only)
         ck_assert_int_eq(answered, local);
         ck_assert_int_eq(r.status, local ? 200 : 0);
         http_reply_clear(&r);
+        http_close(&h);
         ck_assert(http_open(&h, local ? unix_at : d.address)); /* what needs no engine is answered in any case */
         ck_assert(http_request(&h, "GET", "/health", NULL, NULL));
         shutdown(h.fd, SHUT_WR);

@@ -1,7 +1,7 @@
 /* F32, F16 and BF16 weights on AVX-512. The sum over a row is double and in index order, so lanes are rows: columns are
  * transposed through a small buffer, or into tiles.
  *
- * F16 products are exact in double as well, which allows fused multiply-add; F32 and BF16 products round to float first. */
+ * F16 products are exact in double as well, which allows fused multiply-add; F32 and BF16 products round to float. */
 #ifndef GGUFD_QUANT_FLOAT_AVX512_H
 #define GGUFD_QUANT_FLOAT_AVX512_H
 #include "engine/quant/avx512.h"

@@ -1,6 +1,7 @@
 /* IQ1_M: per 8 weights an 11-bit grid index and the direction of the shift; per 16 a 3-bit scale; an F16 scale that is
  * spread over the upper nibbles of the scale words. */
 #include "engine/quant/iq1.h"
+#include "engine/quant/superblock_sum_avx512.h"
 
 struct block_iq1_m {
     uint8_t index[32];
@@ -36,6 +37,15 @@ static float iq1_m_dot(const void *row, const void *act, size_t n)
 
 SCALAR_KERNEL(iq1_m, ACT_Q8_K)
 
+#if defined(__x86_64__)
+QUANT_INLINE void iq1_m_unpack_eighths(const void *block, struct superblock *out)
+{
+    iq1_unpack_eighths(block, out, iq1_m_unpack);
+}
+
+SUPERBLOCK_UNPACKED_AVX512(iq1_m, iq1_m_unpack_eighths, sizeof(struct block_iq1_m), 0.125f, 1)
+#endif
+
 const struct format format_iq1_m = {
     .id = 29,
     .name = "IQ1_M",
@@ -44,6 +54,6 @@ const struct format format_iq1_m = {
     .activation = ACT_Q8_K,
     .dequantize = iq1_m_dequantize,
     .dot = iq1_m_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(iq1_m, ACT_Q8_K)},
-    .prefill = {[TIER_SCALAR] = SCALAR(iq1_m, ACT_Q8_K)},
+    .decode = {[TIER_SCALAR] = SCALAR(iq1_m, ACT_Q8_K), SUPERBLOCK_DECODE_AVX512(iq1_m)},
+    .prefill = {[TIER_SCALAR] = SCALAR(iq1_m, ACT_Q8_K), SUPERBLOCK_PREFILL_AVX512(iq1_m)},
 };

@@ -1,5 +1,6 @@
 /* IQ1_S: per 8 weights an 11-bit grid index; per 32 a 3-bit scale and the direction of the shift; an F16 scale. */
 #include "engine/quant/iq1.h"
+#include "engine/quant/superblock_sum_avx512.h"
 
 struct block_iq1_s {
     uint8_t d[2];
@@ -32,6 +33,15 @@ static float iq1_s_dot(const void *row, const void *act, size_t n)
 
 SCALAR_KERNEL(iq1_s, ACT_Q8_K)
 
+#if defined(__x86_64__)
+QUANT_INLINE void iq1_s_unpack_eighths(const void *block, struct superblock *out)
+{
+    iq1_unpack_eighths(block, out, iq1_s_unpack);
+}
+
+SUPERBLOCK_UNPACKED_AVX512(iq1_s, iq1_s_unpack_eighths, sizeof(struct block_iq1_s), 0.125f, 1)
+#endif
+
 const struct format format_iq1_s = {
     .id = 19,
     .name = "IQ1_S",
@@ -40,6 +50,6 @@ const struct format format_iq1_s = {
     .activation = ACT_Q8_K,
     .dequantize = iq1_s_dequantize,
     .dot = iq1_s_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(iq1_s, ACT_Q8_K)},
-    .prefill = {[TIER_SCALAR] = SCALAR(iq1_s, ACT_Q8_K)},
+    .decode = {[TIER_SCALAR] = SCALAR(iq1_s, ACT_Q8_K), SUPERBLOCK_DECODE_AVX512(iq1_s)},
+    .prefill = {[TIER_SCALAR] = SCALAR(iq1_s, ACT_Q8_K), SUPERBLOCK_PREFILL_AVX512(iq1_s)},
 };

@@ -1,5 +1,6 @@
 /* IQ2_XS: per 8 weights a 9-bit grid index and seven signs; 4-bit scales of 16 weights; an F16 scale. */
 #include "engine/quant/grid.h"
+#include "engine/quant/superblock_sum_avx512.h"
 
 struct block_iq2_xs {
     uint8_t d[2];
@@ -32,6 +33,10 @@ static float iq2_xs_dot(const void *row, const void *act, size_t n)
 
 SCALAR_KERNEL(iq2_xs, ACT_Q8_K)
 
+#if defined(__x86_64__)
+SUPERBLOCK_UNPACKED_AVX512(iq2_xs, iq2_xs_unpack, sizeof(struct block_iq2_xs), 1, 0.125f)
+#endif
+
 const struct format format_iq2_xs = {
     .id = 17,
     .name = "IQ2_XS",
@@ -40,6 +45,6 @@ const struct format format_iq2_xs = {
     .activation = ACT_Q8_K,
     .dequantize = iq2_xs_dequantize,
     .dot = iq2_xs_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(iq2_xs, ACT_Q8_K)},
-    .prefill = {[TIER_SCALAR] = SCALAR(iq2_xs, ACT_Q8_K)},
+    .decode = {[TIER_SCALAR] = SCALAR(iq2_xs, ACT_Q8_K), SUPERBLOCK_DECODE_AVX512(iq2_xs)},
+    .prefill = {[TIER_SCALAR] = SCALAR(iq2_xs, ACT_Q8_K), SUPERBLOCK_PREFILL_AVX512(iq2_xs)},
 };

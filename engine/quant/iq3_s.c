@@ -1,5 +1,6 @@
 /* IQ3_S: per 4 weights a 9-bit grid index and four signs; 4-bit scales of 32 weights; an F16 scale. */
 #include "engine/quant/grid.h"
+#include "engine/quant/superblock_sum_avx512.h"
 
 struct block_iq3_s {
     uint8_t d[2];
@@ -34,6 +35,10 @@ static float iq3_s_dot(const void *row, const void *act, size_t n)
 
 SCALAR_KERNEL(iq3_s, ACT_Q8_K)
 
+#if defined(__x86_64__)
+SUPERBLOCK_UNPACKED_AVX512(iq3_s, iq3_s_unpack, sizeof(struct block_iq3_s), 1, 1)
+#endif
+
 const struct format format_iq3_s = {
     .id = 21,
     .name = "IQ3_S",
@@ -42,6 +47,6 @@ const struct format format_iq3_s = {
     .activation = ACT_Q8_K,
     .dequantize = iq3_s_dequantize,
     .dot = iq3_s_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(iq3_s, ACT_Q8_K)},
-    .prefill = {[TIER_SCALAR] = SCALAR(iq3_s, ACT_Q8_K)},
+    .decode = {[TIER_SCALAR] = SCALAR(iq3_s, ACT_Q8_K), SUPERBLOCK_DECODE_AVX512(iq3_s)},
+    .prefill = {[TIER_SCALAR] = SCALAR(iq3_s, ACT_Q8_K), SUPERBLOCK_PREFILL_AVX512(iq3_s)},
 };

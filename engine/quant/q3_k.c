@@ -1,5 +1,6 @@
 /* Q3_K: 256 values of 3 bits (two and a high one) minus 4; 16 scales of 6 bits minus 32; an F16 scale of these. */
 #include "engine/quant/superblock.h"
+#include "engine/quant/superblock_avx512.h"
 
 struct block_q3_k {
     uint8_t high[32];
@@ -35,6 +36,74 @@ static float q3_k_dot(const void *row, const void *act, size_t n)
 
 SCALAR_KERNEL(q3_k, ACT_Q8_K)
 
+#if defined(__x86_64__)
+/* The 12 bytes of scales as 16 signed bytes. */
+AVX512_INLINE __m128i q3_k_scales_avx512(const uint8_t *p)
+{
+    const uint64_t nibbles = 0x0f0f0f0f0f0f0f0full, pairs = 0x0303030303030303ull;
+    uint64_t first = load_u64(p), last = load_u32(p + 8);
+    uint64_t low = (first & nibbles) | ((last | last >> 2 << 32) & pairs) << 4;
+    uint64_t high = (first >> 4 & nibbles) | ((last >> 4 | last >> 6 << 32) & pairs) << 4;
+    return _mm_sub_epi8(_mm_set_epi64x((long long)high, (long long)low), _mm_set1_epi8(32));
+}
+
+/* Values of groups (2 c, 2 c + 1) of a half of the super-block plus 4, as u8; `packed` twice the same 32 bytes. */
+AVX512_INLINE __m512i q3_k_values_avx512(__m512i packed, __m512i high, int half, int c)
+{
+    __m512i q = _mm512_and_si512(_mm512_srlv_epi16(packed, halves16(4 * c, 4 * c + 2)), _mm512_set1_epi8(3));
+    int group = 4 * half + 2 * c;
+    __m512i bit = _mm512_inserti64x4(_mm512_set1_epi8((char)(1 << group)), _mm256_set1_epi8((char)(2 << group)), 1);
+    return _mm512_mask_add_epi8(q, _mm512_test_epi8_mask(high, bit), q, _mm512_set1_epi8(4));
+}
+
+/* The values are 4 too large; the offsets in the activation are made for 32. */
+AVX512_INLINE __m256i q3_k_lanes_avx512(const uint8_t *x, const struct superblock_activation *a, uint8_t *mins)
+{
+    (void)mins;
+    __m512i scales = scale_pairs(q3_k_scales_avx512(x + 96)), high = by_lanes_twice(x), acc = _mm512_setzero_si512();
+    UNROLL
+    for (int half = 0; half < 2; half++) {
+        __m512i packed = by_lanes_twice(x + 32 + 32 * half);
+        UNROLL
+        for (int c = 0; c < 2; c++) {
+            int pair = 2 * half + c;
+            __m512i w = q3_k_values_avx512(packed, high, half, c);
+            __m512i offset = _mm512_srai_epi16(load512(a->offsets + 32 * pair), 3);
+            __m512i dots = _mm512_add_epi16(_mm512_maddubs_epi16(w, load512(a->near + 64 * pair)), offset);
+            acc = _mm512_dpwssd_epi32(acc, dots, scales_near(scales, 2 * pair));
+        }
+    }
+    return add_halves(acc);
+}
+
+AVX512_INLINE void q3_k_pack_block_avx512(const uint8_t *x, size_t row_bytes, struct superblock_tile *t)
+{
+    const __m512i offset = _mm512_set1_epi8(4);
+    struct lane_rows rows[8];
+    uint8_t scales[ROWS][16] ALIGNED;
+    for (size_t i = 0; i < ROWS; i++) {
+        const uint8_t *b = x + i * row_bytes;
+        __m512i high = by_lanes_twice(b);
+        UNROLL
+        for (int half = 0; half < 2; half++) {
+            __m512i packed = by_lanes_twice(b + 32 + 32 * half);
+            UNROLL
+            for (int c = 0; c < 2; c++)
+                lane_rows_store(rows + 4 * half + 2 * c, i,
+                                _mm512_sub_epi8(q3_k_values_avx512(packed, high, half, c), offset));
+        }
+        _mm_store_si128((void *)scales[i], q3_k_scales_avx512(b + 96));
+    }
+    tile_weights(rows, t);
+    tile_scales_s8(scales[0], sizeof scales[0], t);
+    tile_start(t, true);
+    _mm512_store_ps(t->d, halves_strided(x + 108, row_bytes));
+}
+
+SUPERBLOCK_LANES_AVX512(q3_k, sizeof(struct block_q3_k), 108, false)
+SUPERBLOCK_TILES_AVX512(q3_k, sizeof(struct block_q3_k), SUPERBLOCK_LANES, 1, 1)
+#endif
+
 const struct format format_q3_k = {
     .id = 11,
     .name = "Q3_K",
@@ -43,6 +112,6 @@ const struct format format_q3_k = {
     .activation = ACT_Q8_K,
     .dequantize = q3_k_dequantize,
     .dot = q3_k_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(q3_k, ACT_Q8_K)},
-    .prefill = {[TIER_SCALAR] = SCALAR(q3_k, ACT_Q8_K)},
+    .decode = {[TIER_SCALAR] = SCALAR(q3_k, ACT_Q8_K), SUPERBLOCK_DECODE_AVX512(q3_k)},
+    .prefill = {[TIER_SCALAR] = SCALAR(q3_k, ACT_Q8_K), SUPERBLOCK_PREFILL_AVX512(q3_k)},
 };

@@ -73,7 +73,7 @@ AVX512_INLINE void q4_k_pack_block_avx512(const uint8_t *x, size_t row_bytes, st
 }
 
 SUPERBLOCK_LANES_AVX512(q4_k, sizeof(struct block_q4_k), 0, true)
-SUPERBLOCK_TILES_AVX512(q4_k, sizeof(struct block_q4_k), SUPERBLOCK_LANES_MIN, 1)
+SUPERBLOCK_TILES_AVX512(q4_k, sizeof(struct block_q4_k), SUPERBLOCK_LANES_MIN, 1, 1)
 #endif
 
 const struct format format_q4_k = {

@@ -96,7 +96,7 @@ AVX512_INLINE void q6_k_pack_block_avx512(const uint8_t *x, size_t row_bytes, st
 }
 
 SUPERBLOCK_LANES_AVX512(q6_k, sizeof(struct block_q6_k), 208, false)
-SUPERBLOCK_TILES_AVX512(q6_k, sizeof(struct block_q6_k), SUPERBLOCK_LANES, 1)
+SUPERBLOCK_TILES_AVX512(q6_k, sizeof(struct block_q6_k), SUPERBLOCK_LANES, 1, 1)
 #endif
 
 const struct format format_q6_k = {

@@ -329,7 +329,7 @@ AVX512_INLINE void tile_block_lanes(enum superblock_rule rule, const struct supe
 }
 
 AVX512_INLINE void tile_block_sum(enum superblock_rule rule, const struct superblock_tile *t, const uint8_t *panel,
-                                  size_t n_tokens, struct superblock_sums *f)
+                                  float inner, size_t n_tokens, struct superblock_sums *f)
 {
     const struct superblock_panel *a = (const void *)panel;
     __m512i acc[TOKENS], s[8];
@@ -350,8 +350,10 @@ AVX512_INLINE void tile_block_sum(enum superblock_rule rule, const struct superb
     }
     UNROLL
     for (size_t i = 0; i < n_tokens; i++) {
-        __m512 dx = _mm512_set1_ps(a->d[i]);
-        __m512 term = _mm512_mul_ps(_mm512_mul_ps(_mm512_load_ps(t->d), dx), _mm512_cvtepi32_ps(acc[i]));
+        __m512 dx = _mm512_set1_ps(a->d[i]), total = _mm512_cvtepi32_ps(acc[i]);
+        if (inner != 1)
+            total = _mm512_mul_ps(_mm512_set1_ps(inner), total);
+        __m512 term = _mm512_mul_ps(_mm512_mul_ps(_mm512_load_ps(t->d), dx), total);
         if (rule == SUPERBLOCK_SUM_MIN) {
             __m512 sum = _mm512_cvtepi32_ps(tile_minima(t, a->sums16, i, 8));
             term = _mm512_sub_ps(term, _mm512_mul_ps(_mm512_mul_ps(dx, _mm512_load_ps(t->dmin)), sum));
@@ -360,9 +362,9 @@ AVX512_INLINE void tile_block_sum(enum superblock_rule rule, const struct superb
     }
 }
 
-/* factor: a power of two the finished sums are multiplied with. */
-AVX512_INLINE void superblock_tile_run(const struct tile_job *job, enum superblock_rule rule, float factor,
-                                       size_t n_tokens)
+/* inner and factor: powers of two by which integer sums (one-sum rules) and finished rows are multiplied. */
+AVX512_INLINE void superblock_tile_run(const struct tile_job *job, enum superblock_rule rule, float inner,
+                                       float factor, size_t n_tokens)
 {
     bool lanes = rule == SUPERBLOCK_LANES || rule == SUPERBLOCK_LANES_MIN;
     size_t panel_bytes = rule_is_signed(rule) ? sizeof(struct superblock_panel_u8) : sizeof(struct superblock_panel);
@@ -377,7 +379,7 @@ AVX512_INLINE void superblock_tile_run(const struct tile_job *job, enum superblo
         if (lanes)
             tile_block_lanes(rule, t, panel, n_tokens, &f);
         else
-            tile_block_sum(rule, t, panel, n_tokens, &f);
+            tile_block_sum(rule, t, panel, inner, n_tokens, &f);
     }
     __m512 sums[TOKENS];
     UNROLL
@@ -425,6 +427,21 @@ AVX512_INLINE void lane_rows_store(struct lane_rows *pair, size_t row, __m512i p
 AVX512_INLINE void lane_rows_load(const struct lane_rows *g, size_t half, __m512i out[4])
 {
     transpose_16x4(g->bytes[0] + 16 * half, sizeof g->bytes[0], out);
+}
+
+/* Groups of 32 bytes of 16 rows, by lanes -> the tile's weights. */
+AVX512_INLINE void tile_weights(const struct lane_rows rows[8], struct superblock_tile *t)
+{
+    for (size_t j = 0; j < 8; j++) {
+        UNROLL
+        for (size_t half = 0; half < 2; half++) {
+            __m512i q[4];
+            lane_rows_load(rows + j, half, q);
+            UNROLL
+            for (size_t k = 0; k < 4; k++)
+                _mm512_store_si512(t->w[4 * half + k][j], q[k]);
+        }
+    }
 }
 
 /* Scales of 16 rows, 8 bytes each: scale j of every row as an s16 pair. */
@@ -483,18 +500,18 @@ AVX512_INLINE void superblock_pack(const uint8_t *rows, size_t row_bytes, size_t
 }
 
 /* In a format's file, behind NAME_pack_block_avx512: its kernels for many tokens. */
-#define SUPERBLOCK_TILES_AVX512(name, bytes, rule, factor)                                                          \
+#define SUPERBLOCK_TILES_AVX512(name, bytes, rule, inner, factor)                                                      \
     AVX512 static void name##_pack_avx512(const uint8_t *rows, size_t row_bytes, size_t n_blocks, uint8_t *tile)    \
     {                                                                                                               \
         superblock_pack(rows, row_bytes, n_blocks, tile, bytes, name##_pack_block_avx512);                          \
     }                                                                                                               \
     AVX512 static void name##_tile_avx512(const struct tile_job *job)                                               \
     {                                                                                                               \
-        superblock_tile_run(job, rule, factor, TOKENS);                                                             \
+        superblock_tile_run(job, rule, inner, factor, TOKENS);                                                         \
     }                                                                                                               \
     AVX512 static void name##_tile_few_avx512(const struct tile_job *job)                                           \
     {                                                                                                               \
-        superblock_tile_run(job, rule, factor, TOKENS / 2);                                                         \
+        superblock_tile_run(job, rule, inner, factor, TOKENS / 2);                                                     \
     }                                                                                                               \
     static const struct tile_family name##_family_avx512 = {                                                        \
         .block_elements = 256,                                                                                      \

@@ -1,5 +1,6 @@
 /* TQ1_0: 256 values -1, 0, 1 as base-3 digits, five to a byte (four in the last bytes), and an F16 scale. */
 #include "engine/quant/superblock.h"
+#include "engine/quant/superblock_sum_avx512.h"
 
 struct block_tq1_0 {
     uint8_t digits[52]; /* 32 bytes of five digits, 16 of five, 4 of four */
@@ -43,6 +44,10 @@ static float tq1_0_dot(const void *row, const void *act, size_t n)
 
 SCALAR_KERNEL(tq1_0, ACT_Q8_K)
 
+#if defined(__x86_64__)
+SUPERBLOCK_UNPACKED_AVX512(tq1_0, tq1_0_unpack, sizeof(struct block_tq1_0), 1, 1)
+#endif
+
 const struct format format_tq1_0 = {
     .id = 34,
     .name = "TQ1_0",
@@ -51,6 +56,6 @@ const struct format format_tq1_0 = {
     .activation = ACT_Q8_K,
     .dequantize = tq1_0_dequantize,
     .dot = tq1_0_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(tq1_0, ACT_Q8_K)},
-    .prefill = {[TIER_SCALAR] = SCALAR(tq1_0, ACT_Q8_K)},
+    .decode = {[TIER_SCALAR] = SCALAR(tq1_0, ACT_Q8_K), SUPERBLOCK_DECODE_AVX512(tq1_0)},
+    .prefill = {[TIER_SCALAR] = SCALAR(tq1_0, ACT_Q8_K), SUPERBLOCK_PREFILL_AVX512(tq1_0)},
 };

@@ -108,20 +108,20 @@ static enum status heads_check(struct hparams *h, const struct architecture *a, 
         h->n_heads_kv = h->n_heads;
     if (h->n_heads % h->n_heads_kv)
         return error_set(err, STATUS_INVALID,
-                         "%s.attention.head_count %" PRIu32 " is no multiple of head_count_kv %" PRIu32, a->name,
-                         h->n_heads, h->n_heads_kv);
+                         "%s.attention.head_count %" PRIu32 " is no multiple of attention.head_count_kv %" PRIu32,
+                         a->name, h->n_heads, h->n_heads_kv);
     if (h->head_size == 0)
         h->head_size = h->n_embd / h->n_heads;
     if (h->value_size == 0)
         h->value_size = h->n_embd / h->n_heads;
     if (h->head_size != h->value_size)
         return error_set(err, STATUS_UNSUPPORTED,
-                         "%s.attention.key_length %" PRIu32 " and value_length %" PRIu32 " must be equal", a->name,
+                         "%s.attention.key_length %" PRIu32 " and attention.value_length %" PRIu32 " must be equal", a->name,
                          h->head_size, h->value_size);
     if (h->head_size < 2 || h->head_size % 2)
         return error_set(err, STATUS_UNSUPPORTED,
                          "%s: head size %" PRIu32 " (embedding_length %" PRIu32 ", head_count %" PRIu32
-                         ") must be even and at least 2", a->name, h->head_size, h->n_embd, h->n_heads);
+                         ", attention.key_length) must be even and at least 2", a->name, h->head_size, h->n_embd, h->n_heads);
     return STATUS_OK;
 }
 

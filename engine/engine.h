@@ -73,7 +73,17 @@ const struct engine_info *engine_info(const struct engine *e);
 /* True once the model file was truncated or rewritten under the mapping; *why (may be NULL) says how. Sticky. */
 bool engine_model_changed(struct engine *e, const char **why);
 
-/* ---- looking through the weights ---- */
+/* ---- looking through the file ---- */
+
+struct engine_key {
+    char name[ERROR_QUOTE_BYTES];  /* printable */
+    const char *type;              /* "string"; of an array its elements' */
+    bool is_array;
+    uint64_t count;                /* array length; 1 for scalars */
+    char value[ERROR_QUOTE_BYTES]; /* of a scalar, printable; long strings are cut; "" for arrays */
+};
+/* Every metadata key in file order. */
+void engine_metadata(const struct engine *e, void (*on_key)(void *context, const struct engine_key *key), void *context);
 
 struct engine_tensor {
     char name[ERROR_QUOTE_BYTES]; /* printable */

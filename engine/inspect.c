@@ -1,8 +1,10 @@
-/* Looking through the weights of an open model, tensor by tensor, for --inspect. */
+/* Looking through the keys and weights of an open model, for --inspect. */
 #include "engine/engine.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
+#include "engine/base/f16.h"
 #include "engine/engine_state.h"
 #include "engine/gguf/inspect.h"
 
@@ -36,4 +38,51 @@ enum status engine_inspect(struct engine *e, void (*on_tensor)(void *context, co
         on_tensor(context, &tensor);
     }
     return STATUS_OK;
+}
+
+/* Scalars only. The data is as in the file: unaligned, little-endian. */
+static void print_value(const struct gguf_key *k, char out[ERROR_QUOTE_BYTES])
+{
+    uint64_t u = 0;
+    double f = 0;
+    if (k->type == GGUF_STRING) {
+        error_quote((const char *)k->data + 8, load_u64(k->data), out);
+        return;
+    }
+    memcpy(&u, k->data, k->bytes < sizeof u ? k->bytes : sizeof u);
+    unsigned unused_bits = k->bytes < sizeof u ? (unsigned)(64 - 8 * k->bytes) : 0;
+    int64_t i = (int64_t)(u << unused_bits) >> unused_bits;
+    memcpy(&f, k->data, k->bytes < sizeof f ? k->bytes : sizeof f);
+    switch (k->type) {
+    case GGUF_I8:
+    case GGUF_I16:
+    case GGUF_I32:
+    case GGUF_I64:
+        snprintf(out, ERROR_QUOTE_BYTES, "%" PRId64, i);
+        break;
+    case GGUF_F32:
+        snprintf(out, ERROR_QUOTE_BYTES, "%.9g", (double)bits_float((uint32_t)u));
+        break;
+    case GGUF_F64:
+        snprintf(out, ERROR_QUOTE_BYTES, "%.17g", f);
+        break;
+    case GGUF_BOOL:
+        snprintf(out, ERROR_QUOTE_BYTES, "%s", u ? "true" : "false");
+        break;
+    default:
+        snprintf(out, ERROR_QUOTE_BYTES, "%" PRIu64, u);
+    }
+}
+
+void engine_metadata(const struct engine *e, void (*on_key)(void *context, const struct engine_key *key), void *context)
+{
+    for (size_t i = 0; i < gguf_key_count(e->gguf); i++) {
+        const struct gguf_key *k = gguf_key_at(e->gguf, i);
+        struct engine_key key = {.is_array = k->type == GGUF_ARRAY, .count = k->count};
+        key.type = gguf_type_name(key.is_array ? k->element : k->type);
+        error_quote(k->name.data, k->name.size, key.name);
+        if (!key.is_array)
+            print_value(k, key.value);
+        on_key(context, &key);
+    }
 }

@@ -7,3 +7,9 @@ test-peer: $(BUILD)/tests/tools/peer_compare
 .PHONY: test-clients
 test-clients: all
 	@sh tests/clients/run.sh
+
+## make soak [SOAK_SECONDS=3600] [MODEL=]   mixed load; reports memory and descriptors
+.PHONY: soak
+SOAK_SECONDS ?= 3600
+soak: all $(BUILD)/tests/tools/soak
+	@GGUFD_BINARY=$(BUILD)/ggufd $(BUILD)/tests/tools/soak $(SOAK_SECONDS) "$(MODEL)"

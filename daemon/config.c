@@ -353,8 +353,6 @@ static enum status check_whole(struct loading *l)
                              (long long)c->max_tokens, (long long)c->max_tokens_limit);
         c->max_tokens = c->max_tokens_limit;
     }
-    if (c->listen.count == 0)
-        return error_set(l->err, STATUS_INVALID, "listen: must hold at least one address");
     if (!*c->model && c->action != CONFIG_INSPECT)
         return error_set(l->err, STATUS_INVALID, "model: is required (--model FILE); ggufd --help lists the options");
     if (c->json && c->action == CONFIG_SERVE)

@@ -1,6 +1,7 @@
 /* The configuration as text: --help, JSON, and the table of docs/configuration.md, all from options.def. */
 #include "daemon/config.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,14 +10,17 @@
 static void write_option_help(const struct option *o, struct buffer *out)
 {
     char left[64];
-    int n = snprintf(left, sizeof left, "  --%s%s%s", o->key, *o->argument ? " " : "", o->argument);
+    bool choice = o->type == OPTION_choice, on = strcmp(o->fallback, "true") == 0;
+    snprintf(left, sizeof left, "  --%s%s%s", o->key, *o->argument ? " " : "", choice ? "WORD" : o->argument);
     for (char *p = left + 4; *p && *p != ' '; p++)
         if (*p == '_')
             *p = '-';
-    buffer_printf(out, "%-29s%s%s", left, n >= 29 ? " " : "", o->help);
+    buffer_printf(out, "%-28s %s", left, o->help);
+    if (choice)
+        buffer_printf(out, ": %s", o->argument);
     if (*o->fallback && o->type != OPTION_boolean)
         buffer_printf(out, " [%s]", o->fallback);
-    if (o->type == OPTION_boolean && strcmp(o->fallback, "true") == 0)
+    if (o->type == OPTION_boolean && on)
         buffer_printf(out, " [on; --%s=false]", o->key);
     buffer_byte(out, '\n');
 }

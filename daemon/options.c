@@ -133,9 +133,18 @@ static enum status add_item(const struct option *o, struct config_list *list, co
     return status == STATUS_OK ? check_item(o, list->items[list->count - 1], err) : status;
 }
 
+static enum status check_length(const struct option *o, const struct config_list *list, struct error *err)
+{
+    if ((double)list->count >= o->low)
+        return STATUS_OK;
+    return error_set(err, STATUS_INVALID, "must hold at least %.0f item", o->low);
+}
+
 static enum status set_list_text(const struct option *o, struct config_list *list, const char *text, struct error *err)
 {
     enum status status = STATUS_OK;
+    if (!*text)
+        return check_length(o, list, err);
     while (*text && status == STATUS_OK) {
         size_t n = strcspn(text, ",");
         status = add_item(o, list, text, n, err);
@@ -150,16 +159,15 @@ static enum status set_list_json(const struct option *o, struct config_list *lis
                                  struct error *err)
 {
     const cJSON *item;
-    enum status status = STATUS_OK;
     cJSON_ArrayForEach(item, value)
     {
         if (!cJSON_IsString(item))
             return error_set(err, STATUS_INVALID, "must be an array of strings");
-        status = add_item(o, list, item->valuestring, strlen(item->valuestring), err);
+        enum status status = add_item(o, list, item->valuestring, strlen(item->valuestring), err);
         if (status != STATUS_OK)
-            break;
+            return status;
     }
-    return status;
+    return check_length(o, list, err);
 }
 
 /* ---- scalars ---- */

@@ -99,6 +99,18 @@ INLINE f32v lanes_select(s32v mask, f32v a, f32v b)
     return (f32v)(((s32v)a & mask) | ((s32v)b & ~mask));
 }
 
+/* True when any lane of a comparison's result is set. */
+INLINE int lanes_any(s32v mask)
+{
+#if defined(TIER_IS_AVX512)
+    return _mm512_movepi32_mask((__m512i)mask) != 0;
+#elif defined(TIER_IS_AVX2)
+    return _mm256_movemask_ps((__m256)mask) != 0;
+#else
+    return vmaxvq_u32((uint32x4_t)mask) != 0;
+#endif
+}
+
 /* math_pexp in every lane. */
 INLINE f32v lanes_pexp(f32v x)
 {
@@ -108,11 +120,13 @@ INLINE f32v lanes_pexp(f32v x)
     f32v k = (f32v)(e + 0x3f800000u);
     f32v high = (0x1.0e4020p-7f * b) + 0x1.573e2ep-5f, low = (0x1.555e66p-3f * b) + 0x1.fffdb6p-2f;
     f32v j = (((high * u) + low) * u) + (0x1.ffffecp-1f * b);
-    f32v magnitude = (f32v)((u32v)n & 0x7fffffffu);
+    f32v magnitude = (f32v)((u32v)n & 0x7fffffffu), normal = (k * j) + k;
+    if (!lanes_any(magnitude > 126.0f)) /* besides, the lines below are slow where not needed: subnormal products */
+        return normal;
     u32v g = (u32v)(n <= 0.0f) & 0x82000000u;
     f32v s1 = (f32v)(g + 0x7f000000u), s2 = (f32v)(e - g);
     f32v wide = lanes_select(magnitude > 192.0f, s1 * s1, ((s2 * j) + s2) * s1);
-    return lanes_select(magnitude > 126.0f, wide, (k * j) + k);
+    return lanes_select(magnitude > 126.0f, wide, normal);
 }
 
 #if defined(TIER_IS_AVX512)

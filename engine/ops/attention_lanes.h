@@ -41,12 +41,6 @@ INLINE float *row_out(const struct attention_tile *t, size_t row)
            (t->head_begin + row % n_heads) * t->a->kv->config.head_size;
 }
 
-INLINE f64v lanes_set_double(double x)
-{
-    f64v v = {0};
-    return v + x;
-}
-
 /* q as F16 values in double, to[d * stride]. */
 TARGET static void encode_q(const float *q, size_t n, double *to, size_t stride)
 {
@@ -59,24 +53,68 @@ TARGET static void encode_q(const float *q, size_t n, double *to, size_t stride)
     }
 }
 
-/* Exponentials of a row's scores in place; returns the factor that makes them probabilities. Complete vectors: what is
- * behind the last key is exp(-inf) = 0 and adds nothing. */
-TARGET static float exponentials(float *w, size_t n_keys)
+enum { SOFTMAX_ROWS = 4, SOFTMAX_KEYS = 4 * SOFTMAX_STEP };
+
+/* Exponentials of the keys [begin, begin + SOFTMAX_KEYS) of a row that it sees, and their sums of four, 0 for the rest. */
+INLINE void exponentials_step(float *w, size_t begin, size_t n_keys, f32v max, double *sums)
 {
-    size_t n = (n_keys + LANES - 1) / LANES * LANES;
-    for (size_t i = n_keys; i < n; i++)
-        w[i] = -INFINITY;
-    return (float)(1.0 / softmax_groups(w, max_of(w, n), n));
+    for (size_t key = begin; key < begin + SOFTMAX_KEYS; key += SOFTMAX_STEP, sums += LANES) {
+        if (key + SOFTMAX_STEP <= n_keys)
+            softmax_step(w + key, max, sums);
+        else if (key < n_keys)
+            softmax_part(w + key, max[0], n_keys - key, sums);
+        else
+            memset(sums, 0, LANES * sizeof *sums);
+    }
+}
+
+/* Exponentials of the scores of SOFTMAX_ROWS rows in place, and the factors that make them probabilities. What is
+ * missing in the last group of four is exp(-inf) = 0. The sums of several rows grow side by side. */
+TARGET static void exponentials(float *const w[SOFTMAX_ROWS], const size_t n_keys[SOFTMAX_ROWS],
+                                float factors[SOFTMAX_ROWS])
+{
+    double parts[SOFTMAX_ROWS][SOFTMAX_KEYS / 4], sums[SOFTMAX_ROWS] = {0};
+    float max[SOFTMAX_ROWS];
+    size_t last = 0;
+    for (int r = 0; r < SOFTMAX_ROWS; r++) {
+        max[r] = max_of(w[r], n_keys[r]);
+        last = n_keys[r] > last ? n_keys[r] : last;
+    }
+    for (size_t key = 0; key < last; key += SOFTMAX_KEYS) {
+        for (int r = 0; r < SOFTMAX_ROWS; r++)
+            exponentials_step(w[r], key, n_keys[r], lanes_set(max[r]), parts[r]);
+        for (int g = 0; g < SOFTMAX_KEYS / 4; g++)
+            UNROLL for (int r = 0; r < SOFTMAX_ROWS; r++)
+                sums[r] += parts[r][g];
+    }
+    for (int r = 0; r < SOFTMAX_ROWS; r++)
+        factors[r] = (float)(1.0 / sums[r]);
+}
+
+TARGET static void all_exponentials(const struct attention_tile *t, size_t n_rows, const size_t *n_keys, float *factors)
+{
+    float *w[SOFTMAX_ROWS], nothing[1];
+    size_t keys[SOFTMAX_ROWS];
+    float part[SOFTMAX_ROWS];
+    for (size_t r = 0; r < n_rows; r += SOFTMAX_ROWS) {
+        size_t count = n_rows - r < SOFTMAX_ROWS ? n_rows - r : SOFTMAX_ROWS;
+        for (size_t i = 0; i < SOFTMAX_ROWS; i++) {
+            w[i] = i < count ? t->w + (r + i) * t->w_stride : nothing;
+            keys[i] = i < count ? n_keys[r + i] : 0;
+        }
+        exponentials(w, keys, part);
+        memcpy(factors + r, part, count * sizeof *factors);
+    }
 }
 
 /* Probabilities of ATTENTION_KEYS keys, rounded to F16, as double. */
 TARGET static void encode_p(const float *w, float factor, double *p)
 {
-    for (size_t i = 0; i < ATTENTION_KEYS; i += LANES) {
-        float part[LANES];
-        lanes_store(part, lanes_round_f16(lanes_load(w + i) * factor));
-        lanes_store_doubles(p + i, lanes_widen(part));
-        lanes_store_doubles(p + i + DOUBLES, lanes_widen(part + DOUBLES));
+    UNROLL for (int i = 0; i < ATTENTION_KEYS; i += LANES) {
+        uint16_t half[LANES];
+        lanes_store_f16_fast(half, lanes_load(w + i) * factor);
+        lanes_store_doubles(p + i, lanes_load_f16(half));
+        lanes_store_doubles(p + i + DOUBLES, lanes_load_f16(half + DOUBLES));
     }
 }
 
@@ -203,11 +241,13 @@ TARGET static void decode(const struct attention_tile *tile)
         size_t group = tile->head_end - t.head_begin < GROUP_AT_ONCE ? tile->head_end - t.head_begin : GROUP_AT_ONCE;
         t.head_end = t.head_begin + group;
         float factors[GROUP_AT_ONCE];
+        size_t keys[GROUP_AT_ONCE];
         for (size_t g = 0; g < group; g++)
             encode_q(row_q(&t, g), n, t.q + g, group);
         decode_instances[group - 1].scores(&t, n_keys, 1.0f / sqrtf((float)n));
         for (size_t g = 0; g < group; g++)
-            factors[g] = exponentials(t.w + g * t.w_stride, n_keys);
+            keys[g] = n_keys;
+        all_exponentials(&t, group, keys, factors);
         clear_sums(&t, group);
         for (size_t key = 0; key < n_keys; key += ATTENTION_KEYS) {
             for (size_t g = 0; g < group; g++)
@@ -257,17 +297,17 @@ TARGET static void score_tile(const double *k, const double *q, size_t n, float 
         }
 }
 
-TARGET static void prefill_scores(const struct attention_tile *t, size_t n_rows)
+TARGET static void prefill_scores(const struct attention_tile *t, size_t n_rows, const size_t *n_keys)
 {
-    size_t n = t->a->kv->config.head_size, n_panels = (n_rows + Q_ROWS - 1) / Q_ROWS, n_keys = row_keys(t, n_rows - 1);
+    size_t n = t->a->kv->config.head_size, n_panels = (n_rows + Q_ROWS - 1) / Q_ROWS;
     float scale = 1.0f / sqrtf((float)n);
     for (size_t r = 0; r < n_panels * Q_ROWS; r++) /* the last panel repeats the last row */
         encode_q(row_q(t, r < n_rows ? r : n_rows - 1), n, t->q + r / Q_ROWS * Q_ROWS * n + r % Q_ROWS, Q_ROWS);
-    for (size_t key = 0; key < n_keys; key += K_TILE) {
+    for (size_t key = 0; key < n_keys[n_rows - 1]; key += K_TILE) {
         load_k_tile(t, key);
         for (size_t p = 0; p < n_panels; p++) {
             size_t last = (p + 1) * Q_ROWS < n_rows ? (p + 1) * Q_ROWS - 1 : n_rows - 1;
-            if (key < row_keys(t, last))
+            if (key < n_keys[last])
                 score_tile(t->k, t->q + p * Q_ROWS * n, n, scale, t->w + p * Q_ROWS * t->w_stride + key, t->w_stride);
         }
     }
@@ -297,38 +337,45 @@ INLINE void value_tile(const double *v, size_t v_stride, const double *p, size_t
             lanes_store_doubles(to + (size_t)r * stride + (size_t)i * DOUBLES, sums[r * vectors + i]);
 }
 
-/* One slice of dimensions for all rows and the keys [key, key + ATTENTION_KEYS). A group of rows takes the keys that
- * all of them see together, the others row by row: nothing masked is multiplied, so it need not be finite. */
-#define VALUE_SLICE(vectors_, rows_)                                                                              \
-    TARGET static void value_slice_##vectors_(const struct attention_tile *t, size_t n_rows, size_t key, size_t d) \
-    {                                                                                                              \
-        size_t n = t->a->kv->config.head_size, stride = (n + DOUBLES - 1) / DOUBLES * DOUBLES;                     \
-        size_t n_keys = row_keys(t, n_rows - 1) - key;                                                             \
-        n_keys = n_keys < ATTENTION_KEYS ? n_keys : ATTENTION_KEYS;                                                \
-        const uint16_t *v = kv_v_row(t->a->kv, t->a->layer, t->kv_head, key) + d;                                  \
-        for (size_t k = 0; k < n_keys; k++, v += n)                                                                \
-            UNROLL for (int i = 0; i < vectors_; i++)                                                              \
-                lanes_store_doubles(t->v + (k * vectors_ + (size_t)i) * DOUBLES,                                   \
-                                    lanes_load_f16(v + (size_t)i * DOUBLES));                                      \
-        for (size_t r = 0; r < n_rows; r += rows_) {                                                               \
-            const double *p = t->p + r * ATTENTION_KEYS;                                                           \
-            double *sums = t->sums + r * stride + d;                                                               \
-            size_t common = visible_keys(t, r, key);                                                               \
-            value_tile(t->v, vectors_ * DOUBLES, p, 0, common, sums, stride, rows_, vectors_);                     \
-            for (size_t i = 1; i < rows_ && r + i < n_rows; i++)                                                   \
-                value_tile(t->v, vectors_ * DOUBLES, p + i * ATTENTION_KEYS, common, visible_keys(t, r + i, key),  \
-                           sums + i * stride, stride, 1, vectors_);                                                \
-        }                                                                                                          \
-    }
-
-/* Of the ATTENTION_KEYS keys from `key` on, those the row sees. */
-INLINE size_t visible_keys(const struct attention_tile *t, size_t row, size_t key)
+/* Of the ATTENTION_KEYS keys from `key` on, those that a row of n_keys keys sees. */
+INLINE size_t visible_keys(size_t n_keys, size_t key)
 {
-    size_t n_keys = row_keys(t, row);
     if (n_keys <= key)
         return 0;
     return n_keys - key < ATTENTION_KEYS ? n_keys - key : ATTENTION_KEYS;
 }
+
+/* One slice of dimensions, from d on, for all rows and the keys [key, key + ATTENTION_KEYS). A group of rows takes the
+ * keys that all of them see together, what some see besides row by row: nothing masked is multiplied, so it need not be
+ * finite. */
+INLINE void value_slice(const struct attention_tile *t, size_t n_rows, const size_t *n_keys, size_t key, size_t d,
+                        const int vectors, const int rows)
+{
+    size_t n = t->a->kv->config.head_size, stride = (n + DOUBLES - 1) / DOUBLES * DOUBLES;
+    size_t v_stride = (size_t)vectors * DOUBLES, loaded = visible_keys(n_keys[n_rows - 1], key);
+    const uint16_t *v = kv_v_row(t->a->kv, t->a->layer, t->kv_head, key) + d;
+    for (size_t k = 0; k < loaded; k++, v += n)
+        UNROLL for (int i = 0; i < vectors; i++)
+            lanes_store_doubles(t->v + k * v_stride + (size_t)i * DOUBLES, lanes_load_f16(v + (size_t)i * DOUBLES));
+    for (size_t r = 0; r < n_rows; r += (size_t)rows) {
+        const double *p = t->p + r * ATTENTION_KEYS;
+        double *sums = t->sums + r * stride + d;
+        size_t common = visible_keys(n_keys[r], key);
+        value_tile(t->v, v_stride, p, 0, common, sums, stride, rows, vectors);
+        for (size_t i = 1; i < (size_t)rows && r + i < n_rows; i++) {
+            size_t own = visible_keys(n_keys[r + i], key);
+            if (own > common)
+                value_tile(t->v, v_stride, p + i * ATTENTION_KEYS, common, own, sums + i * stride, stride, 1, vectors);
+        }
+    }
+}
+
+#define VALUE_SLICE(vectors, rows)                                                                              \
+    TARGET static void value_slice_##vectors(const struct attention_tile *t, size_t n_rows, const size_t *n_keys, \
+                                             size_t key, size_t d)                                              \
+    {                                                                                                           \
+        value_slice(t, n_rows, n_keys, key, d, vectors, rows);                                                  \
+    }
 
 #if defined(TIER_IS_AVX2)
 VALUE_SLICE(4, 3)
@@ -343,7 +390,7 @@ VALUE_SLICE(1, 24)
 
 static const struct {
     size_t vectors;
-    void (*slice)(const struct attention_tile *t, size_t n_rows, size_t key, size_t d);
+    void (*slice)(const struct attention_tile *t, size_t n_rows, const size_t *n_keys, size_t key, size_t d);
 } value_slices[] = {
 #if !defined(TIER_IS_AVX2)
     {8, value_slice_8},
@@ -353,28 +400,30 @@ static const struct {
     {1, value_slice_1},
 };
 
-TARGET static void prefill_values(const struct attention_tile *t, size_t n_rows, const float *factors)
+TARGET static void prefill_values(const struct attention_tile *t, size_t n_rows, const size_t *n_keys,
+                                  const float *factors)
 {
-    size_t n_vectors = (t->a->kv->config.head_size + DOUBLES - 1) / DOUBLES, n_keys = row_keys(t, n_rows - 1);
+    size_t n_vectors = (t->a->kv->config.head_size + DOUBLES - 1) / DOUBLES;
     clear_sums(t, n_rows);
-    for (size_t key = 0; key < n_keys; key += ATTENTION_KEYS) {
+    for (size_t key = 0; key < n_keys[n_rows - 1]; key += ATTENTION_KEYS) {
         for (size_t r = 0; r < n_rows; r++)
             encode_p(t->w + r * t->w_stride + key, factors[r], t->p + r * ATTENTION_KEYS);
         size_t done = 0;
         for (size_t s = 0; s < sizeof value_slices / sizeof value_slices[0]; s++)
             for (; n_vectors - done >= value_slices[s].vectors; done += value_slices[s].vectors)
-                value_slices[s].slice(t, n_rows, key, done * DOUBLES);
+                value_slices[s].slice(t, n_rows, n_keys, key, done * DOUBLES);
     }
 }
 
 TARGET static void prefill(const struct attention_tile *t)
 {
     float factors[ATTENTION_ROWS];
-    size_t n_rows = (t->token_end - t->token_begin) * (t->head_end - t->head_begin);
-    prefill_scores(t, n_rows);
+    size_t n_keys[ATTENTION_ROWS], n_rows = (t->token_end - t->token_begin) * (t->head_end - t->head_begin);
     for (size_t r = 0; r < n_rows; r++)
-        factors[r] = exponentials(t->w + r * t->w_stride, row_keys(t, r));
-    prefill_values(t, n_rows, factors);
+        n_keys[r] = row_keys(t, r);
+    prefill_scores(t, n_rows, n_keys);
+    all_exponentials(t, n_rows, n_keys, factors);
+    prefill_values(t, n_rows, n_keys, factors);
     write_out(t, n_rows);
 }
 

@@ -94,25 +94,71 @@ INLINE void lanes_store_narrow(float *p, f64v v)
     memcpy(p, &h, sizeof h);
 }
 
+INLINE f64v lanes_set_double(double x)
+{
+#if DOUBLES == 8
+    return (f64v){x, x, x, x, x, x, x, x};
+#elif DOUBLES == 4
+    return (f64v){x, x, x, x};
+#else
+    return (f64v){x, x};
+#endif
+}
+
+INLINE f32v lanes_set(float x)
+{
+#if LANES == 16
+    return (f32v){x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x};
+#elif LANES == 8
+    return (f32v){x, x, x, x, x, x, x, x};
+#else
+    return (f32v){x, x, x, x};
+#endif
+}
+
 INLINE f32v lanes_select(s32v mask, f32v a, f32v b)
 {
     return (f32v)(((s32v)a & mask) | ((s32v)b & ~mask));
 }
 
-/* True when any lane of a comparison's result is set. */
-INLINE int lanes_any(s32v mask)
+/* a where a > b, else b (also where either is NaN), except that NEON prefers a number to NaN on both sides. */
+INLINE f32v lanes_max(f32v a, f32v b)
 {
 #if defined(TIER_IS_AVX512)
-    return _mm512_movepi32_mask((__m512i)mask) != 0;
+    return (f32v)_mm512_max_ps((__m512)a, (__m512)b);
 #elif defined(TIER_IS_AVX2)
-    return _mm256_movemask_ps((__m256)mask) != 0;
+    return (f32v)_mm256_max_ps((__m256)a, (__m256)b);
 #else
-    return vmaxvq_u32((uint32x4_t)mask) != 0;
+    return (f32v)vmaxnmq_f32((float32x4_t)a, (float32x4_t)b);
 #endif
 }
 
-/* math_pexp in every lane. */
-INLINE f32v lanes_pexp(f32v x)
+/* True when any lane of x is above the limit. */
+INLINE int lanes_any_above(f32v x, float limit)
+{
+#if defined(TIER_IS_AVX512)
+    return _mm512_cmp_ps_mask((__m512)x, _mm512_set1_ps(limit), _CMP_GT_OQ) != 0;
+#elif defined(TIER_IS_AVX2)
+    return _mm256_movemask_ps(_mm256_cmp_ps((__m256)x, _mm256_set1_ps(limit), _CMP_GT_OQ)) != 0;
+#else
+    return vmaxvq_u32((uint32x4_t)(x > limit)) != 0;
+#endif
+}
+
+/* math_pexp in its common range; *n receives the power of two in every lane. */
+INLINE f32v lanes_pexp_normal(f32v x, f32v *n)
+{
+    f32v z = (x * 0x1.715476p+0f) + 12582912.0f;
+    *n = z - 12582912.0f;
+    f32v b = (x - (*n * 0x1.62e4p-1f)) - (*n * 0x1.7f7d1cp-20f), u = b * b;
+    f32v k = (f32v)(((u32v)z << 23) + 0x3f800000u);
+    f32v high = (0x1.0e4020p-7f * b) + 0x1.573e2ep-5f, low = (0x1.555e66p-3f * b) + 0x1.fffdb6p-2f;
+    f32v j = (((high * u) + low) * u) + (0x1.ffffecp-1f * b);
+    return (k * j) + k;
+}
+
+/* math_pexp in its whole range: slow, because products may be subnormal in lanes that do not need them. */
+INLINE f32v lanes_pexp_wide(f32v x)
 {
     f32v z = (x * 0x1.715476p+0f) + 12582912.0f, n = z - 12582912.0f;
     f32v b = (x - (n * 0x1.62e4p-1f)) - (n * 0x1.7f7d1cp-20f), u = b * b;
@@ -120,13 +166,29 @@ INLINE f32v lanes_pexp(f32v x)
     f32v k = (f32v)(e + 0x3f800000u);
     f32v high = (0x1.0e4020p-7f * b) + 0x1.573e2ep-5f, low = (0x1.555e66p-3f * b) + 0x1.fffdb6p-2f;
     f32v j = (((high * u) + low) * u) + (0x1.ffffecp-1f * b);
-    f32v magnitude = (f32v)((u32v)n & 0x7fffffffu), normal = (k * j) + k;
-    if (!lanes_any(magnitude > 126.0f)) /* besides, the lines below are slow where not needed: subnormal products */
-        return normal;
+    f32v magnitude = (f32v)((u32v)n & 0x7fffffffu);
     u32v g = (u32v)(n <= 0.0f) & 0x82000000u;
     f32v s1 = (f32v)(g + 0x7f000000u), s2 = (f32v)(e - g);
     f32v wide = lanes_select(magnitude > 192.0f, s1 * s1, ((s2 * j) + s2) * s1);
-    return lanes_select(magnitude > 126.0f, wide, normal);
+    return lanes_select(magnitude > 126.0f, wide, (k * j) + k);
+}
+
+/* math_pexp in every lane of `count` vectors. */
+INLINE void lanes_pexp(f32v *v, const int count)
+{
+    f32v result[4], most = {0};
+    UNROLL for (int i = 0; i < count; i++) {
+        f32v n;
+        result[i] = lanes_pexp_normal(v[i], &n);
+        most = lanes_max((f32v)((u32v)n & 0x7fffffffu), most);
+    }
+    if (__builtin_expect(lanes_any_above(most, 126.0f), 0)) {
+        UNROLL for (int i = 0; i < count; i++)
+            v[i] = lanes_pexp_wide(v[i]);
+    } else {
+        UNROLL for (int i = 0; i < count; i++)
+            v[i] = result[i];
+    }
 }
 
 #if defined(TIER_IS_AVX512)
@@ -146,13 +208,18 @@ INLINE f32v lanes_round_f16(f32v v)
     return (f32v)_mm512_cvtph_ps(_mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT));
 }
 
+/* NaN stays some NaN. */
+INLINE void lanes_store_f16_fast(uint16_t *p, f32v v)
+{
+    _mm256_storeu_si256((void *)p, _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT));
+}
+
 INLINE void lanes_store_f16(uint16_t *p, f32v v)
 {
     __mmask16 nan = _mm512_cmp_ps_mask((__m512)v, (__m512)v, _CMP_UNORD_Q);
     __m512i sign = _mm512_and_si512(_mm512_castps_si512((__m512)v), _mm512_set1_epi32((int)0x80000000));
     __m512i quiet = _mm512_or_si512(sign, _mm512_set1_epi32(0x7fc00000)); /* converts to sign|0x7e00 */
-    v = (f32v)_mm512_mask_mov_ps((__m512)v, nan, _mm512_castsi512_ps(quiet));
-    _mm256_storeu_si256((void *)p, _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT));
+    lanes_store_f16_fast(p, (f32v)_mm512_mask_mov_ps((__m512)v, nan, _mm512_castsi512_ps(quiet)));
 }
 
 #elif defined(TIER_IS_AVX2)
@@ -172,13 +239,17 @@ INLINE f32v lanes_round_f16(f32v v)
     return (f32v)_mm256_cvtph_ps(_mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
 }
 
+INLINE void lanes_store_f16_fast(uint16_t *p, f32v v)
+{
+    _mm_storeu_si128((void *)p, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
+}
+
 INLINE void lanes_store_f16(uint16_t *p, f32v v)
 {
     __m256 nan = _mm256_cmp_ps((__m256)v, (__m256)v, _CMP_UNORD_Q);
     __m256 sign = _mm256_and_ps((__m256)v, _mm256_set1_ps(-0.0f));
     __m256 quiet = _mm256_or_ps(sign, _mm256_castsi256_ps(_mm256_set1_epi32(0x7fc00000))); /* to sign|0x7e00 */
-    v = (f32v)_mm256_blendv_ps((__m256)v, quiet, nan);
-    _mm_storeu_si128((void *)p, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
+    lanes_store_f16_fast(p, (f32v)_mm256_blendv_ps((__m256)v, quiet, nan));
 }
 
 #elif defined(TIER_IS_NEON)
@@ -200,11 +271,15 @@ INLINE f32v lanes_round_f16(f32v v)
     return (f32v)vcvt_f32_f16(vcvt_f16_f32((float32x4_t)v));
 }
 
+INLINE void lanes_store_f16_fast(uint16_t *p, f32v v)
+{
+    vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32((float32x4_t)v)));
+}
+
 INLINE void lanes_store_f16(uint16_t *p, f32v v)
 {
     u32v quiet = ((u32v)v & 0x80000000u) | 0x7fc00000u; /* converts to sign|0x7e00 */
-    v = lanes_select(v == v, v, (f32v)quiet);
-    vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32((float32x4_t)v)));
+    lanes_store_f16_fast(p, lanes_select(v == v, v, (f32v)quiet));
 }
 
 #endif

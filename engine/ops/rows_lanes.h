@@ -23,9 +23,15 @@
         }                                                                   \
     } while (0)
 
+INLINE f32v lanes_pexp_one(f32v x)
+{
+    lanes_pexp(&x, 1);
+    return x;
+}
+
 INLINE f32v lanes_silu(f32v x)
 {
-    return x / (1.0f + lanes_pexp(0.0f - x));
+    return x / (1.0f + lanes_pexp_one(0.0f - x));
 }
 
 TARGET static void swiglu(const float *gate, const float *up, float *out, size_t n)
@@ -55,7 +61,7 @@ TARGET static void add_scaled(const float *x, float factor, float *sum, size_t n
 
 TARGET static void pexp(const float *x, float max, float *out, size_t n)
 {
-    FOR_LANES(n, x, x, out, lanes_pexp(a - max));
+    FOR_LANES(n, x, x, out, lanes_pexp_one(a - max));
 }
 
 TARGET static void f16_encode(const float *x, uint16_t *out, size_t n)
@@ -74,51 +80,90 @@ TARGET static void f16_encode(const float *x, uint16_t *out, size_t n)
 
 TARGET static float max_of(const float *x, size_t n)
 {
-    f32v m = {0};
-    m = m - INFINITY;
+    f32v m[4];
+    for (int k = 0; k < 4; k++)
+        m[k] = lanes_set(-INFINITY);
     size_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        f32v v = lanes_load(x + i);
-        m = lanes_select(v > m, v, m);
-    }
+    for (; i + 4 * LANES <= n; i += 4 * LANES)
+        UNROLL for (int k = 0; k < 4; k++)
+            m[k] = lanes_max(lanes_load(x + i + k * LANES), m[k]);
+    for (; i + LANES <= n; i += LANES)
+        m[0] = lanes_max(lanes_load(x + i), m[0]);
+    m[0] = lanes_max(lanes_max(m[0], m[1]), lanes_max(m[2], m[3]));
     float max = -INFINITY;
     for (int l = 0; l < LANES; l++)
-        max = m[l] > max ? m[l] : max;
+        max = m[0][l] > max ? m[0][l] : max;
     for (; i < n; i++)
         max = x[i] > max ? x[i] : max;
     return max;
 }
 
-/* Every lane receives (v0 + v1) + (v2 + v3) of its group of four. */
-INLINE f32v group_sums(f32v v)
-{
+/* Even and odd elements of a then b within each 128 bits. */
 #if LANES == 16
-    f32v t = v + __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
-    return t + __builtin_shufflevector(t, t, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
+#define EVEN(a, b) __builtin_shufflevector(a, b, 0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30)
+#define ODD(a, b) __builtin_shufflevector(a, b, 1, 3, 17, 19, 5, 7, 21, 23, 9, 11, 25, 27, 13, 15, 29, 31)
+#define IN_ORDER(a) __builtin_shufflevector(a, a, 0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)
 #elif LANES == 8
-    f32v t = v + __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6);
-    return t + __builtin_shufflevector(t, t, 2, 3, 0, 1, 6, 7, 4, 5);
+#define EVEN(a, b) __builtin_shufflevector(a, b, 0, 2, 8, 10, 4, 6, 12, 14)
+#define ODD(a, b) __builtin_shufflevector(a, b, 1, 3, 9, 11, 5, 7, 13, 15)
+#define IN_ORDER(a) __builtin_shufflevector(a, a, 0, 4, 1, 5, 2, 6, 3, 7)
 #else
-    f32v t = v + __builtin_shufflevector(v, v, 1, 0, 3, 2);
-    return t + __builtin_shufflevector(t, t, 2, 3, 0, 1);
+#define EVEN(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6)
+#define ODD(a, b) __builtin_shufflevector(a, b, 1, 3, 5, 7)
+#define IN_ORDER(a) (a)
 #endif
+
+enum { SOFTMAX_STEP = 4 * LANES }; /* elements whose sums of four fill one vector */
+
+/* Sums (v0 + v1) + (v2 + v3) of LANES groups of four, in order, as double. */
+INLINE void group_sums(const f32v v[4], double *sums)
+{
+    f32v ab = EVEN(v[0], v[1]) + ODD(v[0], v[1]), cd = EVEN(v[2], v[3]) + ODD(v[2], v[3]);
+    f32v all = EVEN(ab, cd) + ODD(ab, cd);
+    float part[LANES];
+    lanes_store(part, IN_ORDER(all));
+    lanes_store_doubles(sums, lanes_widen(part));
+    lanes_store_doubles(sums + DOUBLES, lanes_widen(part + DOUBLES));
+}
+
+/* Exponentials of SOFTMAX_STEP elements in place and their sums of four. */
+INLINE void softmax_step(float *x, f32v max, double *sums)
+{
+    f32v v[4];
+    UNROLL for (int k = 0; k < 4; k++)
+        v[k] = lanes_load(x + k * LANES) - max;
+    lanes_pexp(v, 4);
+    UNROLL for (int k = 0; k < 4; k++)
+        lanes_store(x + k * LANES, v[k]);
+    group_sums(v, sums);
+}
+
+/* The same for the first n < SOFTMAX_STEP elements; the other sums are 0. */
+TARGET static void softmax_part(float *x, float max, size_t n, double *sums)
+{
+    float copy[SOFTMAX_STEP];
+    f32v v[4];
+    for (size_t i = 0; i < SOFTMAX_STEP; i++)
+        copy[i] = i < n ? x[i] : max; /* of which the exponential is fast */
+    softmax_step(copy, lanes_set(max), sums);
+    memcpy(x, copy, n * sizeof *x);
+    for (size_t i = n; i < SOFTMAX_STEP; i++)
+        copy[i] = 0.0f;
+    UNROLL for (int k = 0; k < 4; k++)
+        v[k] = lanes_load(copy + k * LANES);
+    group_sums(v, sums);
 }
 
 TARGET static double softmax_groups(float *x, float max, size_t n)
 {
-    double sum = 0.0;
-    size_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        f32v v = lanes_pexp(lanes_load(x + i) - max), groups = group_sums(v);
-        lanes_store(x + i, v);
-        UNROLL for (int g = 0; g < LANES; g += 4)
-            sum += (double)groups[g];
-    }
-    if (i < n) {
-        f32v v = lanes_pexp(lanes_load_part(x + i, n - i) - max), groups = group_sums(v);
-        lanes_store_part(x + i, v, n - i);
-        for (size_t g = 0; g < n - i; g += 4)
-            sum += (double)groups[g];
+    double sum = 0.0, sums[LANES];
+    for (size_t i = 0; i < n; i += SOFTMAX_STEP) {
+        if (n - i < SOFTMAX_STEP)
+            softmax_part(x + i, max, n - i, sums);
+        else
+            softmax_step(x + i, lanes_set(max), sums);
+        for (int g = 0; g < LANES; g++)
+            sum += sums[g];
     }
     return sum;
 }

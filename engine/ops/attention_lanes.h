@@ -327,7 +327,7 @@ INLINE void value_tile(const double *v, size_t v_stride, const double *p, size_t
         UNROLL for (int r = 0; r < rows; r++)
             y[r] = lanes_set_double(p[(size_t)r * ATTENTION_KEYS + key]);
         UNROLL for (int i = 0; i < vectors; i++) {
-            f64v x = lanes_load_doubles(v + key * v_stride + (size_t)i * DOUBLES);
+            f64v x = lanes_keep(lanes_load_doubles(v + key * v_stride + (size_t)i * DOUBLES));
             UNROLL for (int r = 0; r < rows; r++)
                 sums[r * vectors + i] = lanes_fma(x, y[r], sums[r * vectors + i]);
         }

@@ -105,6 +105,17 @@ INLINE f64v lanes_set_double(double x)
 #endif
 }
 
+/* Keeps a loaded vector in its register: compilers would rather read memory again at every use, and loads are scarce. */
+INLINE f64v lanes_keep(f64v v)
+{
+#if defined(__x86_64__)
+    __asm__("" : "+v"(v));
+#else
+    __asm__("" : "+w"(v));
+#endif
+    return v;
+}
+
 INLINE f32v lanes_set(float x)
 {
 #if LANES == 16

@@ -1,26 +1,18 @@
 /* Operations between the matrix products: multiply-accumulates per cycle of attention, cycles per element of the rest.
  *
- *   bench_ops [tier ...]
+ *   bench/ops [TIER ...]
  *
  * Thread CPU time, best of many short runs; cycles from a calibration of this core's clock (a chain of dependent
  * multiplications, 3 cycles each), so that figures of different machines compare. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "bench/measure.h"
 #include "engine/ops/attention.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/rope.h"
 #include "tests/support/random.h"
-
-static double cpu_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static double seconds_per_cycle(void)
 {

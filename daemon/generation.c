@@ -75,6 +75,14 @@ static bool ends_generation(const struct generation_options *o, int32_t id, enum
     return true;
 }
 
+/* The choice as it is handed out, with the text that became certain. */
+static struct reply_token token_of(const struct run *run)
+{
+    return (struct reply_token){.index = run->result->generated_tokens - 1, .id = run->next,
+                                .text = buffer_span(&run->line), .has_logprob = run->options->logprobs,
+                                .logprob = run->next_logprob, .top = run->top, .n_top = run->n_top};
+}
+
 /* True when generation ends with this token. */
 static bool show_token(struct run *run, double step_s)
 {
@@ -82,9 +90,7 @@ static bool show_token(struct run *run, double step_s)
     struct generation_result *r = run->result;
     run->line.size = 0;
     bool stopped = text_stream_push(&run->text, engine_piece(o->engine, run->next), &run->line);
-    struct reply_token token = {.index = r->generated_tokens - 1, .id = run->next, .text = buffer_span(&run->line),
-                                .has_logprob = o->logprobs, .logprob = run->next_logprob,
-                                .top = run->top, .n_top = run->n_top};
+    struct reply_token token = token_of(run);
     if (!o->on_token(o->context, &token, step_s)) {
         r->reason = REASON_CANCELLED;
         return true;
@@ -103,8 +109,13 @@ static bool take_token(struct run *run, double step_s)
     struct generation_result *r = run->result;
     if (r->generated_tokens++ == 0)
         r->first_token_ns = clock_ns();
-    if (ends_generation(o, run->next, &r->reason))
+    if (ends_generation(o, run->next, &r->reason)) {
+        run->line.size = 0;
+        struct reply_token last = token_of(run);
+        if (o->on_last)
+            o->on_last(o->context, &last);
         return true;
+    }
     if (!engine_ids_push(run->tokens, run->next)) {
         r->reason = REASON_ERROR;
         return true;

@@ -27,6 +27,8 @@ struct generation_options {
     void (*on_progress)(void *context, size_t evaluated); /* prefill; may be NULL */
     /* One shown token; false ends the generation as cancelled. step_s: seconds of its decode step, 0 for the first. */
     bool (*on_token)(void *context, const struct reply_token *token, double step_s);
+    /* The end-of-generation or stop token, which is counted and not shown; may be NULL. */
+    void (*on_last)(void *context, const struct reply_token *token);
     void *context;
 };
 

@@ -48,6 +48,11 @@ TEST(each_route_answers)
     expect(a, "POST", "/logits", "{\"prompt\":[1,5,6],\"top\":3}", 200, "\"position\":2");
     expect(a, "POST", "/generate", "{\"prompt\":[1,5,6],\"max_tokens\":3,\"stream\":false}", 200, "\"generated_tokens\":");
     expect(a, "POST", "/generate", "{\"prompt\":[1,5,6],\"max_tokens\":3}", 200, "\"done\":true");
+    expect(a, "GET", "/v1/models", NULL, 200, "\"object\"");
+    expect(a, "POST", "/v1/completions", "{\"prompt\":[1,5,6],\"max_tokens\":3}", 200, "\"choices\"");
+    expect(a, "POST", "/v1/completions", "{\"prompt\":[[1,5],[7,8]],\"max_tokens\":3,\"echo\":true,\"logprobs\":2}", 200,
+           "\"total_tokens\"");
+    expect(a, "POST", "/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":3,\"stream\":true}", 200, "data: [DONE]");
     http_call(a, "GET", "/metrics", NULL, NULL, &r);
     ck_assert_str_eq(http_header(&r, "Content-Type"), "text/plain; version=0.0.4; charset=utf-8");
     http_reply_clear(&r);
@@ -73,6 +78,7 @@ TEST(problems_have_their_status)
     expect(a, "POST", "/generate", "{\"prompt\":[1,-1]}", 400, "prompt[1]");
     expect(a, "POST", "/generate", "{\"prompt\":[]}", 400, "invalid-request");
     expect(a, "POST", "/logits", "{\"prompt\":[1,2],\"positions\":[2]}", 400, "positions");
+    expect(a, "POST", "/v1/completions", "{\"prompt\":\"a\",\"n\":2}", 400, "\"error\"");
     expect(a, "POST", "/detokenize", "{\"tokens\":[99999]}", 400, "tokens[0]");
     stop();
 }

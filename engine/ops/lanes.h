@@ -177,11 +177,15 @@ INLINE f32v lanes_pexp_wide(f32v x)
     f32v k = (f32v)(e + 0x3f800000u);
     f32v high = (0x1.0e4020p-7f * b) + 0x1.573e2ep-5f, low = (0x1.555e66p-3f * b) + 0x1.fffdb6p-2f;
     f32v j = (((high * u) + low) * u) + (0x1.ffffecp-1f * b);
-    f32v magnitude = (f32v)((u32v)n & 0x7fffffffu);
-    u32v g = (u32v)(n <= 0.0f) & 0x82000000u;
-    f32v s1 = (f32v)(g + 0x7f000000u), s2 = (f32v)(e - g);
-    f32v wide = lanes_select(magnitude > 192.0f, s1 * s1, ((s2 * j) + s2) * s1);
-    return lanes_select(magnitude > 126.0f, wide, (k * j) + k);
+    f32v magnitude = (f32v)((u32v)n & 0x7fffffffu), one = {0};
+    one = one + 1.0f;
+    u32v below = (u32v)(n <= 0.0f), g = below & 0x82000000u;
+    s32v is_wide = magnitude > 126.0f;
+    /* Ordinary lanes get 1 here: their s2 * j would be subnormal, which costs a hundred cycles. */
+    f32v s1 = lanes_select(is_wide, (f32v)(g + 0x7f000000u), one), s2 = lanes_select(is_wide, (f32v)(e - g), one);
+    f32v limit = (f32v)(~below & 0x7f800000u); /* s1 * s1: infinity or 0 */
+    f32v wide = lanes_select(magnitude > 192.0f, limit, ((s2 * j) + s2) * s1);
+    return lanes_select(is_wide, wide, (k * j) + k);
 }
 
 /* math_pexp in every lane of `count` vectors. */

@@ -34,11 +34,11 @@ static void super_tile_run(const struct product *p, const struct tile_family *f,
     size_t n_blocks = p->n_cols / f->block_elements, n_panels = (p->n_tokens + TOKENS - 1) / TOKENS;
     const uint8_t *panels = (const uint8_t *)p->x + f->panel_offset * n_panels * n_blocks;
     struct tile_job job = {.n_blocks = n_blocks, .y_stride = p->y_stride};
-    size_t next = row + n_tiles * ROWS;
-    if (next < p->row_end) {
-        size_t left = (p->row_end - next) * p->row_bytes, mine = n_tiles * ROWS * p->row_bytes;
-        job.prefetch = (const uint8_t *)p->weights + next * p->row_bytes;
-        job.prefetch_step = (left < mine ? left : mine) / (n_tiles * n_panels * n_blocks) + 1;
+    /* What follows in memory is used next, by this product or by the caller's next one; a prefetch cannot fault. */
+    const uint8_t *next = (const uint8_t *)p->weights + (row + n_tiles * ROWS) * p->row_bytes;
+    if (next < (const uint8_t *)p->weights_end) {
+        job.prefetch = next;
+        job.prefetch_step = n_tiles * ROWS * p->row_bytes / (n_tiles * n_panels * n_blocks) + 1;
         if (job.prefetch_step > 64)
             job.prefetch_step = round_up(job.prefetch_step, 64);
     }

@@ -106,7 +106,7 @@ install: all
 	install -Dm644 docs/ggufd.1 $(DESTDIR)$(PREFIX)/share/man/man1/ggufd.1
 	install -Dm644 docs/ggufd.bash-completion $(DESTDIR)$(PREFIX)/share/bash-completion/completions/ggufd
 	install -Dm644 -t $(DESTDIR)$(PREFIX)/share/doc/ggufd README.md SECURITY.md LICENSE config.example.json $(wildcard docs/*.md)
-	for unit in $(UNITS); do sed 's|/usr/bin/ggufd|$(PREFIX)/bin/ggufd|g' $$unit | \
+	for unit in $(UNITS); do sed 's|/usr/local/|$(PREFIX)/|g' $$unit | \
 	    install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/$$(basename $$unit) || exit 1; done
 	for dir in sysusers.d tmpfiles.d; do for file in systemd/$$dir/*.conf; do [ ! -e $$file ] || \
 	    install -Dm644 $$file $(DESTDIR)$(PREFIX)/lib/$$dir/$$(basename $$file) || exit 1; done; done

@@ -108,8 +108,7 @@ install: all
 	install -Dm644 -t $(DESTDIR)$(PREFIX)/share/doc/ggufd README.md SECURITY.md LICENSE config.example.json $(wildcard docs/*.md)
 	for unit in $(UNITS); do sed 's|/usr/local/|$(PREFIX)/|g' $$unit | \
 	    install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/$$(basename $$unit) || exit 1; done
-	for dir in sysusers.d tmpfiles.d; do for file in systemd/$$dir/*.conf; do [ ! -e $$file ] || \
-	    install -Dm644 $$file $(DESTDIR)$(PREFIX)/lib/$$dir/$$(basename $$file) || exit 1; done; done
+	install -Dm644 systemd/ggufd.sysusers.conf $(DESTDIR)$(PREFIX)/lib/sysusers.d/ggufd.conf
 
 ## make deb                          a Debian package build/ggufd_VERSION_ARCH.deb
 DEB_ARCH = $(shell dpkg --print-architecture)

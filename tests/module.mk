@@ -1,7 +1,7 @@
-## make test-peer PEER=DIR           random models against the reference in DIR, bit for bit
+## make test-peer PEER=DIR [ONLY=name]  random models against the reference in DIR, bit for bit
 .PHONY: test-peer
 test-peer: $(BUILD)/tests/tools/peer_compare
-	@$(BUILD)/tests/tools/peer_compare $(PEER)
+	@$(BUILD)/tests/tools/peer_compare $(PEER) $(ONLY)
 
 ## make test-clients                 the npm package openai and headless Chromium against the daemon
 .PHONY: test-clients

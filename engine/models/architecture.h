@@ -113,6 +113,10 @@ struct architecture {
     void (*build)(const struct model *m, struct graph *g);
 };
 
+#define MODEL(name) extern const struct architecture architecture_##name;
+#include "engine/models/models.def"
+#undef MODEL
+
 const struct architecture *architecture_find(struct span name); /* NULL if there is none */
 
 /* "llama, mistral3, ..." for messages. */

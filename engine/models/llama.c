@@ -9,7 +9,6 @@ static const struct tensor_row tensors[] = {TENSORS_COMMON, TENSORS_ROPE_FREQS, 
 static const struct tensor_row layer_tensors[] = {LAYER_ATTENTION, LAYER_ATTENTION_OUTPUT_BIAS, LAYER_FEED_FORWARD,
                                                   LAYER_FEED_FORWARD_BIAS, LAYER_EXPERTS, TENSORS_END};
 
-extern const struct architecture architecture_llama;
 const struct architecture architecture_llama = {
     .name = "llama",
     .rope = ROPE_NORMAL,

@@ -27,7 +27,6 @@ static enum status check(const struct hparams *h, struct error *err)
     return STATUS_OK;
 }
 
-extern const struct architecture architecture_mistral3;
 const struct architecture architecture_mistral3 = {
     .name = "mistral3",
     .rope = ROPE_NORMAL,

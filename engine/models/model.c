@@ -6,12 +6,8 @@
 
 #include "engine/models/bind.h"
 
-#define MODEL(text, name) extern const struct architecture architecture_##name;
-#include "engine/models/models.def"
-#undef MODEL
-
 static const struct architecture *const architectures[] = {
-#define MODEL(text, name) &architecture_##name,
+#define MODEL(name) &architecture_##name,
 #include "engine/models/models.def"
 #undef MODEL
 };

@@ -21,7 +21,6 @@ static enum status check(const struct hparams *h, struct error *err)
     return STATUS_OK;
 }
 
-extern const struct architecture architecture_qwen2;
 const struct architecture architecture_qwen2 = {
     .name = "qwen2",
     .rope = ROPE_NEOX,

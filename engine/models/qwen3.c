@@ -13,7 +13,6 @@ static const struct tensor_row layer_tensors[] = {
     TENSORS_END,
 };
 
-extern const struct architecture architecture_qwen3;
 const struct architecture architecture_qwen3 = {
     .name = "qwen3",
     .rope = ROPE_NEOX,

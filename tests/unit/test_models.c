@@ -160,7 +160,19 @@ TEST(keys_that_the_reference_ignores_are_logged_once)
 }
 END
 
+TEST(the_page_on_adding_a_model_shows_the_file)
+{
+    char *page = suite_read(suite_root("docs/adding-a-model.md"), NULL);
+    char *file = suite_read(suite_root("engine/models/qwen3.c"), NULL);
+    ck_assert_ptr_nonnull(page);
+    ck_assert_ptr_nonnull(file);
+    ck_assert_ptr_nonnull(strstr(page, file));
+    free(page);
+    free(file);
+}
+END
+
 SUITE(models, T(scalar_logits_of_every_feature_are_the_references), T(best_tier_prefill_has_the_references_logits),
       T(best_tier_decode_has_the_references_logits), T(arrays_of_equal_entries_stand_for_one_number),
       T(a_tied_model_uses_the_embedding_as_output), T(a_vocabulary_may_have_any_architecture),
-      T(keys_that_the_reference_ignores_are_logged_once))
+      T(keys_that_the_reference_ignores_are_logged_once), T(the_page_on_adding_a_model_shows_the_file))

@@ -1,5 +1,6 @@
 /* IQ2_S: per 8 weights a 10-bit grid index and eight signs; 4-bit scales of 16 weights; an F16 scale. */
 #include "engine/quant/grid.h"
+#include "engine/quant/superblock_avx2.h"
 #include "engine/quant/superblock_sum_avx512.h"
 
 struct block_iq2_s {
@@ -36,6 +37,10 @@ static float iq2_s_dot(const void *row, const void *act, size_t n)
 SCALAR_KERNEL(iq2_s, ACT_Q8_K)
 
 #if defined(__x86_64__)
+SUPERBLOCK_SCALAR_AVX2(iq2_s, sizeof(struct block_iq2_s), 0, 0.125f)
+#endif
+
+#if defined(__x86_64__)
 SUPERBLOCK_UNPACKED_AVX512(iq2_s, iq2_s_unpack, sizeof(struct block_iq2_s), 1, 0.125f)
 #endif
 
@@ -47,6 +52,10 @@ const struct format format_iq2_s = {
     .activation = ACT_Q8_K,
     .dequantize = iq2_s_dequantize,
     .dot = iq2_s_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(iq2_s, ACT_Q8_K), SUPERBLOCK_DECODE_AVX512(iq2_s)},
-    .prefill = {[TIER_SCALAR] = SCALAR(iq2_s, ACT_Q8_K), SUPERBLOCK_PREFILL_AVX512(iq2_s)},
+    .decode = {[TIER_SCALAR] = SCALAR(iq2_s, ACT_Q8_K),
+               SUPERBLOCK_DECODE_AVX2(iq2_s)
+               SUPERBLOCK_DECODE_AVX512(iq2_s)},
+    .prefill = {[TIER_SCALAR] = SCALAR(iq2_s, ACT_Q8_K),
+                SUPERBLOCK_PREFILL_AVX2(iq2_s)
+                SUPERBLOCK_PREFILL_AVX512(iq2_s)},
 };

@@ -1,5 +1,6 @@
 /* IQ2_XS: per 8 weights a 9-bit grid index and seven signs; 4-bit scales of 16 weights; an F16 scale. */
 #include "engine/quant/grid.h"
+#include "engine/quant/superblock_avx2.h"
 #include "engine/quant/superblock_sum_avx512.h"
 
 struct block_iq2_xs {
@@ -34,6 +35,10 @@ static float iq2_xs_dot(const void *row, const void *act, size_t n)
 SCALAR_KERNEL(iq2_xs, ACT_Q8_K)
 
 #if defined(__x86_64__)
+SUPERBLOCK_SCALAR_AVX2(iq2_xs, sizeof(struct block_iq2_xs), 0, 0.125f)
+#endif
+
+#if defined(__x86_64__)
 SUPERBLOCK_UNPACKED_AVX512(iq2_xs, iq2_xs_unpack, sizeof(struct block_iq2_xs), 1, 0.125f)
 #endif
 
@@ -45,6 +50,10 @@ const struct format format_iq2_xs = {
     .activation = ACT_Q8_K,
     .dequantize = iq2_xs_dequantize,
     .dot = iq2_xs_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(iq2_xs, ACT_Q8_K), SUPERBLOCK_DECODE_AVX512(iq2_xs)},
-    .prefill = {[TIER_SCALAR] = SCALAR(iq2_xs, ACT_Q8_K), SUPERBLOCK_PREFILL_AVX512(iq2_xs)},
+    .decode = {[TIER_SCALAR] = SCALAR(iq2_xs, ACT_Q8_K),
+               SUPERBLOCK_DECODE_AVX2(iq2_xs)
+               SUPERBLOCK_DECODE_AVX512(iq2_xs)},
+    .prefill = {[TIER_SCALAR] = SCALAR(iq2_xs, ACT_Q8_K),
+                SUPERBLOCK_PREFILL_AVX2(iq2_xs)
+                SUPERBLOCK_PREFILL_AVX512(iq2_xs)},
 };

@@ -1,5 +1,6 @@
 /* IQ2_XXS: per 32 weights four grid indices, four times seven signs and a 4-bit scale; an F16 scale per super-block. */
 #include "engine/quant/grid.h"
+#include "engine/quant/superblock_avx2.h"
 #include "engine/quant/superblock_sum_avx512.h"
 
 struct block_iq2_xxs {
@@ -37,6 +38,10 @@ static float iq2_xxs_dot(const void *row, const void *act, size_t n)
 SCALAR_KERNEL(iq2_xxs, ACT_Q8_K)
 
 #if defined(__x86_64__)
+SUPERBLOCK_SCALAR_AVX2(iq2_xxs, sizeof(struct block_iq2_xxs), 0, 0.125f)
+#endif
+
+#if defined(__x86_64__)
 SUPERBLOCK_UNPACKED_AVX512(iq2_xxs, iq2_xxs_unpack, sizeof(struct block_iq2_xxs), 1, 0.125f)
 #endif
 
@@ -48,6 +53,10 @@ const struct format format_iq2_xxs = {
     .activation = ACT_Q8_K,
     .dequantize = iq2_xxs_dequantize,
     .dot = iq2_xxs_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(iq2_xxs, ACT_Q8_K), SUPERBLOCK_DECODE_AVX512(iq2_xxs)},
-    .prefill = {[TIER_SCALAR] = SCALAR(iq2_xxs, ACT_Q8_K), SUPERBLOCK_PREFILL_AVX512(iq2_xxs)},
+    .decode = {[TIER_SCALAR] = SCALAR(iq2_xxs, ACT_Q8_K),
+               SUPERBLOCK_DECODE_AVX2(iq2_xxs)
+               SUPERBLOCK_DECODE_AVX512(iq2_xxs)},
+    .prefill = {[TIER_SCALAR] = SCALAR(iq2_xxs, ACT_Q8_K),
+                SUPERBLOCK_PREFILL_AVX2(iq2_xxs)
+                SUPERBLOCK_PREFILL_AVX512(iq2_xxs)},
 };

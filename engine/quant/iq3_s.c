@@ -1,5 +1,6 @@
 /* IQ3_S: per 4 weights a 9-bit grid index and four signs; 4-bit scales of 32 weights; an F16 scale. */
 #include "engine/quant/grid.h"
+#include "engine/quant/superblock_avx2.h"
 #include "engine/quant/superblock_sum_avx512.h"
 
 struct block_iq3_s {
@@ -36,6 +37,10 @@ static float iq3_s_dot(const void *row, const void *act, size_t n)
 SCALAR_KERNEL(iq3_s, ACT_Q8_K)
 
 #if defined(__x86_64__)
+SUPERBLOCK_SCALAR_AVX2(iq3_s, sizeof(struct block_iq3_s), 0, 1)
+#endif
+
+#if defined(__x86_64__)
 SUPERBLOCK_UNPACKED_AVX512(iq3_s, iq3_s_unpack, sizeof(struct block_iq3_s), 1, 1)
 #endif
 
@@ -47,6 +52,10 @@ const struct format format_iq3_s = {
     .activation = ACT_Q8_K,
     .dequantize = iq3_s_dequantize,
     .dot = iq3_s_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(iq3_s, ACT_Q8_K), SUPERBLOCK_DECODE_AVX512(iq3_s)},
-    .prefill = {[TIER_SCALAR] = SCALAR(iq3_s, ACT_Q8_K), SUPERBLOCK_PREFILL_AVX512(iq3_s)},
+    .decode = {[TIER_SCALAR] = SCALAR(iq3_s, ACT_Q8_K),
+               SUPERBLOCK_DECODE_AVX2(iq3_s)
+               SUPERBLOCK_DECODE_AVX512(iq3_s)},
+    .prefill = {[TIER_SCALAR] = SCALAR(iq3_s, ACT_Q8_K),
+                SUPERBLOCK_PREFILL_AVX2(iq3_s)
+                SUPERBLOCK_PREFILL_AVX512(iq3_s)},
 };

@@ -1,5 +1,6 @@
 /* IQ3_XXS: a grid index per 4 weights; per 32 weights four times seven signs and a 4-bit scale; an F16 scale. */
 #include "engine/quant/grid.h"
+#include "engine/quant/superblock_avx2.h"
 #include "engine/quant/superblock_sum_avx512.h"
 
 struct block_iq3_xxs {
@@ -36,6 +37,10 @@ static float iq3_xxs_dot(const void *row, const void *act, size_t n)
 SCALAR_KERNEL(iq3_xxs, ACT_Q8_K)
 
 #if defined(__x86_64__)
+SUPERBLOCK_SCALAR_AVX2(iq3_xxs, sizeof(struct block_iq3_xxs), 0, 0.25f)
+#endif
+
+#if defined(__x86_64__)
 SUPERBLOCK_UNPACKED_AVX512(iq3_xxs, iq3_xxs_unpack, sizeof(struct block_iq3_xxs), 1, 0.25f)
 #endif
 
@@ -47,6 +52,10 @@ const struct format format_iq3_xxs = {
     .activation = ACT_Q8_K,
     .dequantize = iq3_xxs_dequantize,
     .dot = iq3_xxs_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(iq3_xxs, ACT_Q8_K), SUPERBLOCK_DECODE_AVX512(iq3_xxs)},
-    .prefill = {[TIER_SCALAR] = SCALAR(iq3_xxs, ACT_Q8_K), SUPERBLOCK_PREFILL_AVX512(iq3_xxs)},
+    .decode = {[TIER_SCALAR] = SCALAR(iq3_xxs, ACT_Q8_K),
+               SUPERBLOCK_DECODE_AVX2(iq3_xxs)
+               SUPERBLOCK_DECODE_AVX512(iq3_xxs)},
+    .prefill = {[TIER_SCALAR] = SCALAR(iq3_xxs, ACT_Q8_K),
+                SUPERBLOCK_PREFILL_AVX2(iq3_xxs)
+                SUPERBLOCK_PREFILL_AVX512(iq3_xxs)},
 };

@@ -1,5 +1,6 @@
 /* Q2_K: 256 values of 2 bits; 16 nibble pairs of scale and minimum; F16 scales of both. */
 #include "engine/quant/superblock.h"
+#include "engine/quant/superblock_avx2.h"
 #include "engine/quant/superblock_sum_avx512.h"
 
 struct block_q2_k {
@@ -41,6 +42,20 @@ static float q2_k_dot(const void *row, const void *act, size_t n)
 }
 
 SCALAR_KERNEL(q2_k, ACT_Q8_K)
+
+#if defined(__x86_64__)
+AVX2_INLINE void q2_k_load_avx2(const uint8_t *block, struct superblock_avx2 *out)
+{
+    const struct block_q2_k *b = (const void *)block;
+    const __m128i low = _mm_set1_epi8(15);
+    __m128i scales = avx2_load128(b->scale_min);
+    avx2_two_bits(b->packed, out->q);
+    out->scale = _mm256_cvtepu8_epi16(_mm_and_si128(scales, low));
+    out->min = _mm256_cvtepu8_epi16(_mm_and_si128(_mm_srli_epi16(scales, 4), low));
+}
+
+SUPERBLOCK_AVX2(q2_k, sizeof(struct block_q2_k), offsetof(struct block_q2_k, d), SUPERBLOCK_SUM_MIN, 0, 1)
+#endif
 
 #if defined(__x86_64__)
 AVX512_INLINE void q2_k_parts_avx512(const uint8_t *x, const struct superblock_activation *a,
@@ -97,6 +112,10 @@ const struct format format_q2_k = {
     .activation = ACT_Q8_K,
     .dequantize = q2_k_dequantize,
     .dot = q2_k_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(q2_k, ACT_Q8_K), SUPERBLOCK_DECODE_AVX512(q2_k)},
-    .prefill = {[TIER_SCALAR] = SCALAR(q2_k, ACT_Q8_K), SUPERBLOCK_PREFILL_AVX512(q2_k)},
+    .decode = {[TIER_SCALAR] = SCALAR(q2_k, ACT_Q8_K),
+               SUPERBLOCK_DECODE_AVX2(q2_k)
+               SUPERBLOCK_DECODE_AVX512(q2_k)},
+    .prefill = {[TIER_SCALAR] = SCALAR(q2_k, ACT_Q8_K),
+                SUPERBLOCK_PREFILL_AVX2(q2_k)
+                SUPERBLOCK_PREFILL_AVX512(q2_k)},
 };

@@ -1,5 +1,6 @@
 /* Q3_K: 256 values of 3 bits (two and a high one) minus 4; 16 scales of 6 bits minus 32; an F16 scale of these. */
 #include "engine/quant/superblock.h"
+#include "engine/quant/superblock_avx2.h"
 #include "engine/quant/superblock_avx512.h"
 
 struct block_q3_k {
@@ -35,6 +36,24 @@ static float q3_k_dot(const void *row, const void *act, size_t n)
 }
 
 SCALAR_KERNEL(q3_k, ACT_Q8_K)
+
+#if defined(__x86_64__)
+AVX2_INLINE void q3_k_load_avx2(const uint8_t *block, struct superblock_avx2 *out)
+{
+    const struct block_q3_k *b = (const void *)block;
+    avx2_two_bits(b->packed, out->q);
+    avx2_add_bits(b->high, 4, out->q);
+    uint64_t low = load_u64(b->scales), high = load_u32(b->scales + 8);
+    __m128i scale = _mm_set_epi64x((long long)(low >> 4 & 0x0f0f0f0f0f0f0f0full), (long long)(low & 0x0f0f0f0f0f0f0f0full));
+    high |= high << 30; /* scales 0..3 in the lower dword, 4..7 in the upper one; 8.. and 12.. 4 bits further up */
+    __m128i top = _mm_set_epi64x((long long)(high >> 4 & 0x0303030303030303ull), (long long)(high & 0x0303030303030303ull));
+    scale = _mm_or_si128(scale, _mm_slli_epi16(top, 4));
+    out->scale = _mm256_sub_epi16(_mm256_cvtepu8_epi16(scale), _mm256_set1_epi16(32));
+    out->min = _mm256_setzero_si256();
+}
+
+SUPERBLOCK_AVX2(q3_k, sizeof(struct block_q3_k), offsetof(struct block_q3_k, d), SUPERBLOCK_LANES, 4, 1)
+#endif
 
 #if defined(__x86_64__)
 /* The 12 bytes of scales as 16 signed bytes. */
@@ -112,6 +131,10 @@ const struct format format_q3_k = {
     .activation = ACT_Q8_K,
     .dequantize = q3_k_dequantize,
     .dot = q3_k_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(q3_k, ACT_Q8_K), SUPERBLOCK_DECODE_AVX512(q3_k)},
-    .prefill = {[TIER_SCALAR] = SCALAR(q3_k, ACT_Q8_K), SUPERBLOCK_PREFILL_AVX512(q3_k)},
+    .decode = {[TIER_SCALAR] = SCALAR(q3_k, ACT_Q8_K),
+               SUPERBLOCK_DECODE_AVX2(q3_k)
+               SUPERBLOCK_DECODE_AVX512(q3_k)},
+    .prefill = {[TIER_SCALAR] = SCALAR(q3_k, ACT_Q8_K),
+                SUPERBLOCK_PREFILL_AVX2(q3_k)
+                SUPERBLOCK_PREFILL_AVX512(q3_k)},
 };

@@ -1,5 +1,6 @@
 /* Q4_K: 256 nibbles; eight 6-bit pairs of scale and minimum; F16 scales of both. */
 #include "engine/quant/superblock.h"
+#include "engine/quant/superblock_avx2.h"
 #include "engine/quant/superblock_avx512.h"
 
 struct block_q4_k {
@@ -29,6 +30,17 @@ static float q4_k_dot(const void *row, const void *act, size_t n)
 }
 
 SCALAR_KERNEL(q4_k, ACT_Q8_K)
+
+#if defined(__x86_64__)
+AVX2_INLINE void q4_k_load_avx2(const uint8_t *block, struct superblock_avx2 *out)
+{
+    const struct block_q4_k *b = (const void *)block;
+    avx2_nibbles_256(b->nibbles, out->q);
+    avx2_scale_min(b->scale_min, out);
+}
+
+SUPERBLOCK_AVX2(q4_k, sizeof(struct block_q4_k), 0, SUPERBLOCK_LANES_MIN, 0, 1)
+#endif
 
 #if defined(__x86_64__)
 AVX512_INLINE __m256i q4_k_lanes_avx512(const uint8_t *x, const struct superblock_activation *a, uint8_t *mins)
@@ -84,6 +96,10 @@ const struct format format_q4_k = {
     .activation = ACT_Q8_K,
     .dequantize = q4_k_dequantize,
     .dot = q4_k_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(q4_k, ACT_Q8_K), SUPERBLOCK_DECODE_AVX512(q4_k)},
-    .prefill = {[TIER_SCALAR] = SCALAR(q4_k, ACT_Q8_K), SUPERBLOCK_PREFILL_AVX512(q4_k)},
+    .decode = {[TIER_SCALAR] = SCALAR(q4_k, ACT_Q8_K),
+               SUPERBLOCK_DECODE_AVX2(q4_k)
+               SUPERBLOCK_DECODE_AVX512(q4_k)},
+    .prefill = {[TIER_SCALAR] = SCALAR(q4_k, ACT_Q8_K),
+                SUPERBLOCK_PREFILL_AVX2(q4_k)
+                SUPERBLOCK_PREFILL_AVX512(q4_k)},
 };

@@ -1,5 +1,6 @@
 /* Q5_K: 256 values of 5 bits (nibbles and high bits); eight 6-bit pairs of scale and minimum; F16 scales of both. */
 #include "engine/quant/superblock.h"
+#include "engine/quant/superblock_avx2.h"
 #include "engine/quant/superblock_avx512.h"
 
 struct block_q5_k {
@@ -32,6 +33,18 @@ static float q5_k_dot(const void *row, const void *act, size_t n)
 }
 
 SCALAR_KERNEL(q5_k, ACT_Q8_K)
+
+#if defined(__x86_64__)
+AVX2_INLINE void q5_k_load_avx2(const uint8_t *block, struct superblock_avx2 *out)
+{
+    const struct block_q5_k *b = (const void *)block;
+    avx2_nibbles_256(b->nibbles, out->q);
+    avx2_add_bits(b->high, 16, out->q);
+    avx2_scale_min(b->scale_min, out);
+}
+
+SUPERBLOCK_AVX2(q5_k, sizeof(struct block_q5_k), 0, SUPERBLOCK_LANES_MIN, 0, 1)
+#endif
 
 #if defined(__x86_64__)
 /* q with 16 added where h has one of the bits: `a` in the lower half, `b` in the upper. */
@@ -109,6 +122,10 @@ const struct format format_q5_k = {
     .activation = ACT_Q8_K,
     .dequantize = q5_k_dequantize,
     .dot = q5_k_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(q5_k, ACT_Q8_K), SUPERBLOCK_DECODE_AVX512(q5_k)},
-    .prefill = {[TIER_SCALAR] = SCALAR(q5_k, ACT_Q8_K), SUPERBLOCK_PREFILL_AVX512(q5_k)},
+    .decode = {[TIER_SCALAR] = SCALAR(q5_k, ACT_Q8_K),
+               SUPERBLOCK_DECODE_AVX2(q5_k)
+               SUPERBLOCK_DECODE_AVX512(q5_k)},
+    .prefill = {[TIER_SCALAR] = SCALAR(q5_k, ACT_Q8_K),
+                SUPERBLOCK_PREFILL_AVX2(q5_k)
+                SUPERBLOCK_PREFILL_AVX512(q5_k)},
 };

@@ -1,5 +1,6 @@
 /* Q6_K: 256 values of 6 bits (nibbles and two high bits) minus 32; 16 signed byte scales; an F16 scale of these. */
 #include "engine/quant/superblock.h"
+#include "engine/quant/superblock_avx2.h"
 #include "engine/quant/superblock_avx512.h"
 
 struct block_q6_k {
@@ -35,6 +36,29 @@ static float q6_k_dot(const void *row, const void *act, size_t n)
 }
 
 SCALAR_KERNEL(q6_k, ACT_Q8_K)
+
+#if defined(__x86_64__)
+AVX2_INLINE void q6_k_load_avx2(const uint8_t *block, struct superblock_avx2 *out)
+{
+    const struct block_q6_k *b = (const void *)block;
+    const __m256i low = _mm256_set1_epi8(15), bits = _mm256_set1_epi8(0x30);
+    UNROLL
+    for (size_t n = 0; n < 2; n++) {
+        __m256i l0 = avx2_by_lanes(avx2_load(b->low + 64 * n)), l1 = avx2_by_lanes(avx2_load(b->low + 64 * n + 32));
+        __m256i h = avx2_by_lanes(avx2_load(b->high + 32 * n)), *q = out->q + 4 * n;
+        q[0] = _mm256_or_si256(_mm256_and_si256(l0, low), _mm256_and_si256(_mm256_slli_epi16(h, 4), bits));
+        q[1] = _mm256_or_si256(_mm256_and_si256(l1, low), _mm256_and_si256(_mm256_slli_epi16(h, 2), bits));
+        l0 = _mm256_and_si256(_mm256_srli_epi16(l0, 4), low);
+        l1 = _mm256_and_si256(_mm256_srli_epi16(l1, 4), low);
+        q[2] = _mm256_or_si256(l0, _mm256_and_si256(h, bits));
+        q[3] = _mm256_or_si256(l1, _mm256_and_si256(_mm256_srli_epi16(h, 2), bits));
+    }
+    out->scale = _mm256_cvtepi8_epi16(avx2_load128(b->scales));
+    out->min = _mm256_setzero_si256();
+}
+
+SUPERBLOCK_AVX2(q6_k, sizeof(struct block_q6_k), offsetof(struct block_q6_k, d), SUPERBLOCK_LANES, 32, 1)
+#endif
 
 #if defined(__x86_64__)
 /* Nibbles of w and bits 4 and 5 of high. */
@@ -107,6 +131,10 @@ const struct format format_q6_k = {
     .activation = ACT_Q8_K,
     .dequantize = q6_k_dequantize,
     .dot = q6_k_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(q6_k, ACT_Q8_K), SUPERBLOCK_DECODE_AVX512(q6_k)},
-    .prefill = {[TIER_SCALAR] = SCALAR(q6_k, ACT_Q8_K), SUPERBLOCK_PREFILL_AVX512(q6_k)},
+    .decode = {[TIER_SCALAR] = SCALAR(q6_k, ACT_Q8_K),
+               SUPERBLOCK_DECODE_AVX2(q6_k)
+               SUPERBLOCK_DECODE_AVX512(q6_k)},
+    .prefill = {[TIER_SCALAR] = SCALAR(q6_k, ACT_Q8_K),
+                SUPERBLOCK_PREFILL_AVX2(q6_k)
+                SUPERBLOCK_PREFILL_AVX512(q6_k)},
 };

@@ -12,6 +12,14 @@ struct superblock {
     float d, dmin;
 };
 
+/* How a super-block's integer sums meet the scales. */
+enum superblock_rule {
+    SUPERBLOCK_LANES_MIN,   /* eight lanes and minima of 32 weights */
+    SUPERBLOCK_LANES,       /* eight lanes */
+    SUPERBLOCK_SUM,         /* R += (D * dx) * A */
+    SUPERBLOCK_SUM_MIN      /* R += (dx * D) * A - (dx * Dmin) * Bm, minima of 16 weights */
+};
+
 /* Sum of scale * q * a; exact in every format. */
 QUANT_INLINE int superblock_sum(const struct superblock *w, const int8_t *a)
 {
@@ -119,6 +127,14 @@ QUANT_INLINE void scale_min_unpack(const uint8_t *p, int16_t *scale, int16_t *mi
         scale[2 * j] = scale[2 * j + 1] = (int16_t)s;
         min[2 * j] = min[2 * j + 1] = (int16_t)m;
     }
+}
+
+/* Q4_K and Q5_K: 12 bytes -> scales and minima: low[0..3] scales 0..3, low[4..7] minima 0..3, high: 4..7. */
+static inline void scale_min_words(const uint8_t *p, uint64_t *low, uint64_t *high)
+{
+    uint64_t first = load_u64(p), last = load_u32(p + 8);
+    *low = first & 0x3f3f3f3f3f3f3f3full;
+    *high = (first >> 2 & 0x3030303030303030ull) | ((last | last << 28) & 0x0f0f0f0f0f0f0f0full);
 }
 
 #endif

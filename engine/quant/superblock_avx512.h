@@ -6,6 +6,7 @@
 #ifndef GGUFD_QUANT_SUPERBLOCK_AVX512_H
 #define GGUFD_QUANT_SUPERBLOCK_AVX512_H
 #include "engine/quant/avx512.h"
+#include "engine/quant/superblock.h"
 #if defined(__x86_64__)
 
 extern const struct activation_layout layout_avx512_decode_q8_k; /* one token */
@@ -204,14 +205,6 @@ AVX512_INLINE __m512i scale_pairs(__m128i s8)
     return _mm512_castsi256_si512(_mm256_cvtepi8_epi16(s8));
 }
 
-/* Q4_K and Q5_K: 12 bytes -> scales and minima: low[0..3] scales 0..3, low[4..7] minima 0..3, high: 4..7. */
-static inline void scale_min_words(const uint8_t *p, uint64_t *low, uint64_t *high)
-{
-    uint64_t first = load_u64(p), last = load_u32(p + 8);
-    *low = first & 0x3f3f3f3f3f3f3f3full;
-    *high = (first >> 2 & 0x3030303030303030ull) | ((last | last << 28) & 0x0f0f0f0f0f0f0f0full);
-}
-
 /* Scales of groups (j, j + 2), j = 0, 1, from the words above, as s16 pairs. */
 AVX512_INLINE __m512i scales_wide(const uint8_t *word, int j)
 {
@@ -247,13 +240,6 @@ struct superblock_panel {
 struct superblock_panel_u8 {
     uint8_t q[8][8][TOKENS][4];
     float d[TOKENS];
-};
-
-enum superblock_rule {
-    SUPERBLOCK_LANES_MIN,   /* eight lanes and minima of 32 weights; s8 panel */
-    SUPERBLOCK_LANES,       /* eight lanes; u8 panel */
-    SUPERBLOCK_SUM,         /* R += (D * dx) * A; u8 panel */
-    SUPERBLOCK_SUM_MIN      /* R += (dx * D) * A - (dx * Dmin) * Bm, minima of 16 weights; s8 panel */
 };
 
 AVX512_INLINE bool rule_is_signed(enum superblock_rule rule)

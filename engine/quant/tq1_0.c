@@ -1,5 +1,6 @@
 /* TQ1_0: 256 values -1, 0, 1 as base-3 digits, five to a byte (four in the last bytes), and an F16 scale. */
 #include "engine/quant/superblock.h"
+#include "engine/quant/superblock_avx2.h"
 #include "engine/quant/superblock_sum_avx512.h"
 
 struct block_tq1_0 {
@@ -45,6 +46,10 @@ static float tq1_0_dot(const void *row, const void *act, size_t n)
 SCALAR_KERNEL(tq1_0, ACT_Q8_K)
 
 #if defined(__x86_64__)
+SUPERBLOCK_SCALAR_AVX2(tq1_0, sizeof(struct block_tq1_0), offsetof(struct block_tq1_0, d), 1)
+#endif
+
+#if defined(__x86_64__)
 SUPERBLOCK_UNPACKED_AVX512(tq1_0, tq1_0_unpack, sizeof(struct block_tq1_0), 1, 1)
 #endif
 
@@ -56,6 +61,10 @@ const struct format format_tq1_0 = {
     .activation = ACT_Q8_K,
     .dequantize = tq1_0_dequantize,
     .dot = tq1_0_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(tq1_0, ACT_Q8_K), SUPERBLOCK_DECODE_AVX512(tq1_0)},
-    .prefill = {[TIER_SCALAR] = SCALAR(tq1_0, ACT_Q8_K), SUPERBLOCK_PREFILL_AVX512(tq1_0)},
+    .decode = {[TIER_SCALAR] = SCALAR(tq1_0, ACT_Q8_K),
+               SUPERBLOCK_DECODE_AVX2(tq1_0)
+               SUPERBLOCK_DECODE_AVX512(tq1_0)},
+    .prefill = {[TIER_SCALAR] = SCALAR(tq1_0, ACT_Q8_K),
+                SUPERBLOCK_PREFILL_AVX2(tq1_0)
+                SUPERBLOCK_PREFILL_AVX512(tq1_0)},
 };

@@ -1,5 +1,6 @@
 /* TQ2_0: 256 values of 2 bits minus 1 (encoders write -1, 0, 1) and an F16 scale. */
 #include "engine/quant/superblock.h"
+#include "engine/quant/superblock_avx2.h"
 #include "engine/quant/superblock_sum_avx512.h"
 
 struct block_tq2_0 {
@@ -30,6 +31,18 @@ static float tq2_0_dot(const void *row, const void *act, size_t n)
 }
 
 SCALAR_KERNEL(tq2_0, ACT_Q8_K)
+
+#if defined(__x86_64__)
+AVX2_INLINE void tq2_0_load_avx2(const uint8_t *block, struct superblock_avx2 *out)
+{
+    const struct block_tq2_0 *b = (const void *)block;
+    avx2_two_bits(b->packed, out->q);
+    out->scale = _mm256_set1_epi16(1);
+    out->min = _mm256_setzero_si256();
+}
+
+SUPERBLOCK_AVX2(tq2_0, sizeof(struct block_tq2_0), offsetof(struct block_tq2_0, d), SUPERBLOCK_SUM, 1, 1)
+#endif
 
 #if defined(__x86_64__)
 /* Values are stored 1 too large; the offsets in the activation are made for 32. */
@@ -79,6 +92,10 @@ const struct format format_tq2_0 = {
     .activation = ACT_Q8_K,
     .dequantize = tq2_0_dequantize,
     .dot = tq2_0_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(tq2_0, ACT_Q8_K), SUPERBLOCK_DECODE_AVX512(tq2_0)},
-    .prefill = {[TIER_SCALAR] = SCALAR(tq2_0, ACT_Q8_K), SUPERBLOCK_PREFILL_AVX512(tq2_0)},
+    .decode = {[TIER_SCALAR] = SCALAR(tq2_0, ACT_Q8_K),
+               SUPERBLOCK_DECODE_AVX2(tq2_0)
+               SUPERBLOCK_DECODE_AVX512(tq2_0)},
+    .prefill = {[TIER_SCALAR] = SCALAR(tq2_0, ACT_Q8_K),
+                SUPERBLOCK_PREFILL_AVX2(tq2_0)
+                SUPERBLOCK_PREFILL_AVX512(tq2_0)},
 };

@@ -1,0 +1,371 @@
+/* The formats with 256 weights per super-block on AVX2: one decode loop and one tile kernel. A format's file adds how it
+ * loads a super-block, and names the rule for the floats.
+ *
+ * The eight-lane rule forbids to add more than the elements of one lane before the float step. So 32 elements are
+ * permuted to have l, l+8, l+16, l+24 in dword l: a pair of bytes shares a scale of 16 elements, a dword a lane. */
+#ifndef GGUFD_QUANT_SUPERBLOCK_AVX2_H
+#define GGUFD_QUANT_SUPERBLOCK_AVX2_H
+#include "engine/quant/avx2.h"
+#include "engine/quant/superblock.h"
+#if defined(__x86_64__)
+
+extern const struct activation_layout layout_avx2_decode_q8_k; /* one token */
+extern const struct activation_layout layout_avx2_panels_q8_k; /* panels of 4 tokens */
+
+/* One super-block: groups of 32 as u8, q + offset, permuted; scales and minima of 16 weights as words. */
+struct superblock_avx2 {
+    __m256i q[8], scale, min;
+};
+typedef void superblock_avx2_load(const uint8_t *block, struct superblock_avx2 *out);
+
+/* Byte 4 l + k <- byte l + 8 k. */
+AVX2_INLINE __m256i avx2_by_lanes(__m256i v)
+{
+    const __m256i bytes = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+    v = _mm256_permutevar8x32_epi32(v, _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7));
+    return _mm256_shuffle_epi8(v, bytes);
+}
+
+AVX2_INLINE float avx2_half(const uint8_t *p)
+{
+    return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(load_u16(p))));
+}
+
+/* ---- what formats load with ---- */
+
+/* 64 bytes of two-bit values. */
+AVX2_INLINE void avx2_two_bits(const uint8_t *packed, __m256i q[8])
+{
+    const __m256i three = _mm256_set1_epi8(3);
+    UNROLL
+    for (size_t half = 0; half < 2; half++) {
+        __m256i v = avx2_by_lanes(avx2_load(packed + 32 * half));
+        q[4 * half] = _mm256_and_si256(v, three);
+        q[4 * half + 1] = _mm256_and_si256(_mm256_srli_epi16(v, 2), three);
+        q[4 * half + 2] = _mm256_and_si256(_mm256_srli_epi16(v, 4), three);
+        q[4 * half + 3] = _mm256_and_si256(_mm256_srli_epi16(v, 6), three);
+    }
+}
+
+/* 128 bytes of nibbles. */
+AVX2_INLINE void avx2_nibbles_256(const uint8_t *packed, __m256i q[8])
+{
+    const __m256i low = _mm256_set1_epi8(15);
+    UNROLL
+    for (size_t k = 0; k < 4; k++) {
+        __m256i v = avx2_by_lanes(avx2_load(packed + 32 * k));
+        q[2 * k] = _mm256_and_si256(v, low);
+        q[2 * k + 1] = _mm256_and_si256(_mm256_srli_epi16(v, 4), low);
+    }
+}
+
+/* One bit per element, bit g of 32 bytes for group g: `value` (a power of two) added where it is set. */
+AVX2_INLINE void avx2_add_bits(const uint8_t *bits, int value, __m256i q[8])
+{
+    __m256i v = avx2_by_lanes(avx2_load(bits));
+    UNROLL
+    for (int g = 0; g < 8; g++) {
+        __m256i mask = _mm256_set1_epi8((char)(1 << g));
+        __m256i is_set = _mm256_cmpeq_epi8(_mm256_and_si256(v, mask), mask);
+        q[g] = _mm256_or_si256(q[g], _mm256_and_si256(is_set, _mm256_set1_epi8((char)value)));
+    }
+}
+
+/* Eight bytes, each twice, as words. */
+AVX2_INLINE __m256i avx2_bytes_twice(uint64_t bytes)
+{
+    __m128i v = _mm_cvtsi64_si128((long long)bytes);
+    return _mm256_cvtepu8_epi16(_mm_unpacklo_epi8(v, v));
+}
+
+/* Scales and minima of Q4_K and Q5_K. */
+AVX2_INLINE void avx2_scale_min(const uint8_t *packed, struct superblock_avx2 *out)
+{
+    uint64_t low, high;
+    scale_min_words(packed, &low, &high);
+    out->scale = avx2_bytes_twice((low & 0xffffffff) | high << 32);
+    out->min = avx2_bytes_twice(low >> 32 | (high & 0xffffffff00000000ull));
+}
+
+enum { AVX2_GRID_OFFSET = 64 };
+
+/* A format without a loader of its own, |q| < 64, by its scalar unpacking; the offset is AVX2_GRID_OFFSET. */
+AVX2_INLINE void avx2_load_scalar(const uint8_t *block, struct superblock_avx2 *out,
+                                  void (*unpack)(const void *, struct superblock *))
+{
+    struct superblock w;
+    unpack(block, &w);
+    UNROLL
+    for (size_t g = 0; g < 8; g++)
+        out->q[g] = _mm256_add_epi8(avx2_by_lanes(avx2_load(w.q + 32 * g)), _mm256_set1_epi8(AVX2_GRID_OFFSET));
+    out->scale = avx2_load(w.scale);
+    out->min = _mm256_setzero_si256();
+}
+
+/* ---- one token ---- */
+
+struct superblock_avx2_act {
+    int8_t q[8][32];        /* permuted */
+    int16_t pairs[8][16];   /* sums of byte pairs of q */
+    int16_t sums[16];
+    float d;
+} ALIGNED;
+
+/* The eight lane sums of scale * q * a. */
+AVX2_INLINE __m256i superblock_lanes_avx2(const struct superblock_avx2 *w, const struct superblock_avx2_act *a, int offset)
+{
+    int32_t scale[8] ALIGNED; /* pairs of words, read back one by one */
+    __m256i acc = _mm256_setzero_si256();
+    _mm256_store_si256((void *)scale, w->scale);
+    UNROLL
+    for (size_t g = 0; g < 8; g++) {
+        __m256i products = _mm256_maddubs_epi16(w->q[g], avx2_load(a->q[g]));
+        if (offset)
+            products = _mm256_sub_epi16(products, _mm256_mullo_epi16(avx2_load(a->pairs[g]),
+                                                                    _mm256_set1_epi16((short)offset)));
+        acc = _mm256_add_epi32(acc, _mm256_madd_epi16(products, avx2_broadcast32(scale + g)));
+    }
+    return acc;
+}
+
+/* `lanes` and `*r` after one more super-block. */
+AVX2_INLINE __m256 superblock_step_avx2(const uint8_t *x, const struct superblock_avx2_act *a, __m256 lanes, float *r,
+                                        size_t d_offset, enum superblock_rule rule, int offset,
+                                        superblock_avx2_load *load)
+{
+    struct superblock_avx2 w;
+    load(x, &w);
+    __m256i acc = superblock_lanes_avx2(&w, a, offset);
+    float d = avx2_half(x + d_offset) * a->d;
+    if (rule == SUPERBLOCK_LANES || rule == SUPERBLOCK_LANES_MIN)
+        lanes = _mm256_add_ps(lanes, _mm256_mul_ps(_mm256_set1_ps(d), _mm256_cvtepi32_ps(acc)));
+    if (rule == SUPERBLOCK_SUM)
+        *r += d * (float)avx2_total(acc);
+    if (rule == SUPERBLOCK_LANES_MIN || rule == SUPERBLOCK_SUM_MIN) {
+        float minima = (avx2_half(x + d_offset + 2) * a->d) *
+                       (float)avx2_total(_mm256_madd_epi16(w.min, avx2_load(a->sums)));
+        if (rule == SUPERBLOCK_LANES_MIN)
+            *r -= minima;
+        else
+            *r += d * (float)avx2_total(acc) - minima;
+    }
+    return lanes;
+}
+
+AVX2_INLINE void superblock_decode_avx2(const struct product *p, size_t block_bytes, size_t d_offset,
+                                        enum superblock_rule rule, int offset, float factor, superblock_avx2_load *load)
+{
+    const struct superblock_avx2_act *a = p->x;
+    for (size_t row = p->row_begin; row < p->row_end; row++) {
+        const uint8_t *x = (const uint8_t *)p->weights + row * p->row_bytes;
+        float r = 0, lane[8];
+        __m256 lanes = _mm256_setzero_ps();
+        for (size_t b = 0; b < p->n_cols / 256; b++, x += block_bytes)
+            lanes = superblock_step_avx2(x, a + b, lanes, &r, d_offset, rule, offset, load);
+        _mm256_storeu_ps(lane, lanes);
+        if (rule == SUPERBLOCK_LANES || rule == SUPERBLOCK_LANES_MIN)
+            for (size_t l = 0; l < 8; l++)
+                r += lane[l];
+        p->y[row] = rule == SUPERBLOCK_SUM ? factor * r : r;
+    }
+}
+
+/* ---- many tokens ---- */
+
+/* One super-block of 8 rows. Activations are u8 here, a + 128, so that weights may be signed; `start` takes 128 times
+ * the weights back. */
+struct superblock_avx2_tile {
+    int8_t w[8][8][32];         /* [row][group], permuted */
+    int32_t scale[8][8];        /* [row][group] pairs of words */
+    int32_t start[8][8];        /* [row][lane] */
+    int16_t min[8][8][2];       /* [pair][row] */
+    float d[8], dmin[8];
+} ALIGNED;
+
+struct superblock_avx2_panel {
+    uint8_t q[8][AVX2_TOKENS][32];
+    int16_t sums[AVX2_TOKENS][16];
+    float d[AVX2_TOKENS];
+} ALIGNED;
+
+AVX2_INLINE void superblock_pack_row_avx2(const struct superblock_avx2 *w, size_t row, int offset,
+                                          struct superblock_avx2_tile *t)
+{
+    __m256i sum = _mm256_setzero_si256();
+    _mm256_store_si256((void *)t->scale[row], w->scale);
+    UNROLL
+    for (size_t g = 0; g < 8; g++) {
+        __m256i q = _mm256_sub_epi8(w->q[g], _mm256_set1_epi8((char)offset));
+        _mm256_store_si256((void *)t->w[row][g], q);
+        __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(-128), q);
+        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, avx2_broadcast32(&t->scale[row][g])));
+    }
+    _mm256_store_si256((void *)t->start[row], _mm256_sub_epi32(_mm256_setzero_si256(), sum));
+}
+
+AVX2_INLINE void superblock_pack_avx2(const uint8_t *const rows[8], size_t n_blocks, uint8_t *tile, size_t block_bytes,
+                                      size_t d_offset, enum superblock_rule rule, int offset,
+                                      superblock_avx2_load *load)
+{
+    struct superblock_avx2_tile *t = (void *)tile;
+    for (size_t b = 0; b < n_blocks; b++, t++) {
+        const uint8_t *at[8];
+        __m256i min[8];
+        for (size_t i = 0; i < 8; i++) {
+            struct superblock_avx2 w;
+            at[i] = rows[i] + b * block_bytes;
+            load(at[i], &w);
+            superblock_pack_row_avx2(&w, i, offset, t);
+            min[i] = w.min;
+        }
+        _mm256_store_ps(t->d, avx2_halves(at, d_offset));
+        if (rule == SUPERBLOCK_LANES || rule == SUPERBLOCK_SUM)
+            continue;
+        _mm256_store_ps(t->dmin, avx2_halves(at, d_offset + 2));
+        avx2_transpose(min);
+        UNROLL
+        for (size_t k = 0; k < 8; k++)
+            _mm256_store_si256((void *)t->min[k], min[k]);
+    }
+}
+
+/* acc[i][t]: lane sums of rows row, row + 1 with 4 tokens. */
+AVX2_INLINE void superblock_two_rows_avx2(const struct superblock_avx2_tile *tile, const struct superblock_avx2_panel *a,
+                                          size_t row, __m256i acc[2][AVX2_TOKENS])
+{
+    UNROLL
+    for (size_t t = 0; t < AVX2_TOKENS; t++) {
+        acc[0][t] = _mm256_load_si256((const void *)tile->start[row]);
+        acc[1][t] = _mm256_load_si256((const void *)tile->start[row + 1]);
+    }
+    for (size_t g = 0; g < 8; g++) {
+        __m256i w0 = _mm256_load_si256((const void *)tile->w[row][g]), s0 = avx2_broadcast32(&tile->scale[row][g]);
+        __m256i w1 = _mm256_load_si256((const void *)tile->w[row + 1][g]);
+        __m256i s1 = avx2_broadcast32(&tile->scale[row + 1][g]);
+        UNROLL
+        for (size_t t = 0; t < AVX2_TOKENS; t++) {
+            __m256i x = _mm256_load_si256((const void *)a->q[g][t]);
+            acc[0][t] = _mm256_add_epi32(acc[0][t], _mm256_madd_epi16(_mm256_maddubs_epi16(x, w0), s0));
+            acc[1][t] = _mm256_add_epi32(acc[1][t], _mm256_madd_epi16(_mm256_maddubs_epi16(x, w1), s1));
+        }
+    }
+}
+
+/* Minima times sums for 8 rows and one token. */
+AVX2_INLINE __m256 superblock_minima_avx2(const struct superblock_avx2_tile *tile, const int16_t sums[16], __m256 dx)
+{
+    __m256i acc = _mm256_setzero_si256();
+    UNROLL
+    for (size_t k = 0; k < 8; k++)
+        acc = _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_load_si256((const void *)tile->min[k]),
+                                                      avx2_broadcast32(sums + 2 * k)));
+    return _mm256_mul_ps(_mm256_mul_ps(_mm256_load_ps(tile->dmin), dx), _mm256_cvtepi32_ps(acc));
+}
+
+/* State of one tile against one panel: r has rows as lanes, `lanes` the eight lanes of each row. */
+struct superblock_avx2_state {
+    __m256 r[AVX2_TOKENS], lanes[AVX2_TOKENS][8];
+};
+
+AVX2_INLINE void superblock_tile_step_avx2(const struct superblock_avx2_tile *tile, const struct superblock_avx2_panel *a,
+                                           enum superblock_rule rule, struct superblock_avx2_state *s)
+{
+    bool has_lanes = rule == SUPERBLOCK_LANES || rule == SUPERBLOCK_LANES_MIN;
+    bool has_min = rule == SUPERBLOCK_LANES_MIN || rule == SUPERBLOCK_SUM_MIN;
+    __m256i sums[AVX2_TOKENS][8];
+    __m256 d[AVX2_TOKENS];
+    float scale[AVX2_TOKENS][8] ALIGNED;
+    UNROLL
+    for (size_t t = 0; t < AVX2_TOKENS; t++) {
+        d[t] = _mm256_mul_ps(_mm256_load_ps(tile->d), _mm256_set1_ps(a->d[t]));
+        _mm256_store_ps(scale[t], d[t]);
+    }
+    for (size_t row = 0; row < 8; row += 2) {
+        __m256i acc[2][AVX2_TOKENS];
+        superblock_two_rows_avx2(tile, a, row, acc);
+        UNROLL
+        for (size_t t = 0; t < AVX2_TOKENS; t++)
+            UNROLL
+            for (size_t i = 0; i < 2; i++) {
+                if (has_lanes) {
+                    __m256 product = _mm256_mul_ps(_mm256_set1_ps(scale[t][row + i]), _mm256_cvtepi32_ps(acc[i][t]));
+                    s->lanes[t][row + i] = _mm256_add_ps(s->lanes[t][row + i], product);
+                } else {
+                    sums[t][row + i] = acc[i][t];
+                }
+            }
+    }
+    UNROLL
+    for (size_t t = 0; t < AVX2_TOKENS; t++) {
+        __m256 minima = has_min ? superblock_minima_avx2(tile, a->sums[t], _mm256_set1_ps(a->d[t])) : d[t];
+        if (rule == SUPERBLOCK_LANES_MIN)
+            s->r[t] = _mm256_sub_ps(s->r[t], minima);
+        if (has_lanes)
+            continue;
+        __m256 product = _mm256_mul_ps(d[t], _mm256_cvtepi32_ps(avx2_add_across(sums[t])));
+        s->r[t] = _mm256_add_ps(s->r[t], has_min ? _mm256_sub_ps(product, minima) : product);
+    }
+}
+
+AVX2_INLINE void superblock_run_avx2(const struct avx2_job *job, enum superblock_rule rule, float factor)
+{
+    const struct superblock_avx2_tile *tile = (const void *)job->tile;
+    const struct superblock_avx2_panel *a = (const void *)job->panel;
+    struct superblock_avx2_state s;
+    memset(&s, 0, sizeof s);
+    for (size_t b = 0; b < job->n_blocks; b++)
+        superblock_tile_step_avx2(tile + b, a + b, rule, &s);
+    for (size_t t = 0; t < job->n_tokens; t++) {
+        if (rule == SUPERBLOCK_LANES || rule == SUPERBLOCK_LANES_MIN) {
+            __m256i lanes[8];
+            memcpy(lanes, s.lanes[t], sizeof lanes);
+            avx2_transpose(lanes);
+            for (size_t l = 0; l < 8; l++)
+                s.r[t] = _mm256_add_ps(s.r[t], _mm256_castsi256_ps(lanes[l]));
+        } else if (rule == SUPERBLOCK_SUM) {
+            s.r[t] = _mm256_mul_ps(_mm256_set1_ps(factor), s.r[t]);
+        }
+        avx2_store_rows(job->y + t * job->y_stride, s.r[t], job->n_rows);
+    }
+}
+
+/* Both kernels of a format, behind NAME_load_avx2. D lies at d_offset in a block, Dmin behind it. */
+#define SUPERBLOCK_AVX2(name, bytes, d_offset, rule, offset, factor)                                            \
+    AVX2 static void name##_decode_avx2(const struct product *p)                                                \
+    {                                                                                                           \
+        superblock_decode_avx2(p, bytes, d_offset, rule, offset, factor, name##_load_avx2);                     \
+    }                                                                                                           \
+    AVX2 static void name##_pack_avx2(const uint8_t *const rows[8], size_t n_blocks, uint8_t *tile)             \
+    {                                                                                                           \
+        superblock_pack_avx2(rows, n_blocks, tile, bytes, d_offset, rule, offset, name##_load_avx2);            \
+    }                                                                                                           \
+    AVX2 static void name##_run_avx2(const struct avx2_job *job)                                                \
+    {                                                                                                           \
+        superblock_run_avx2(job, rule, factor);                                                                 \
+    }                                                                                                           \
+    static const struct avx2_family name##_family_avx2 = {                                                      \
+        .block_elements = 256,                                                                                  \
+        .tile_block_bytes = sizeof(struct superblock_avx2_tile),                                                \
+        .panel_block_bytes = sizeof(struct superblock_avx2_panel),                                              \
+        .pack = name##_pack_avx2,                                                                               \
+        .run = name##_run_avx2,                                                                                 \
+    };                                                                                                          \
+    AVX2_TILES(name)
+
+/* The same for a format of rule SUPERBLOCK_SUM that has a scalar unpacking only, |q| < 64. */
+#define SUPERBLOCK_SCALAR_AVX2(name, bytes, d_offset, factor)                                           \
+    AVX2_INLINE void name##_load_avx2(const uint8_t *block, struct superblock_avx2 *out)                \
+    {                                                                                                   \
+        avx2_load_scalar(block, out, name##_unpack);                                                    \
+    }                                                                                                   \
+    SUPERBLOCK_AVX2(name, bytes, d_offset, SUPERBLOCK_SUM, AVX2_GRID_OFFSET, factor)
+
+#define SUPERBLOCK_DECODE_AVX2(name) \
+    [TIER_AVX2] = {.layout = &layout_avx2_decode_q8_k, .run = name##_decode_avx2, .row_tile = 1},
+#define SUPERBLOCK_PREFILL_AVX2(name) AVX2_TILES_KERNEL(name, layout_avx2_panels_q8_k)
+
+#else
+#define SUPERBLOCK_DECODE_AVX2(name)
+#define SUPERBLOCK_PREFILL_AVX2(name)
+#endif
+#endif

@@ -59,7 +59,7 @@ enum status spm_init(struct spm *s, struct vocab *v, struct error *err)
             s->ascii_id[b] = own;
         if (id == TEXT_NONE)
             id = own;
-        if (id == TEXT_NONE && v->special.unknown != TOKEN_NONE)
+        if (id == TEXT_NONE) /* never absent: its default is 0 */
             id = (uint32_t)v->special.unknown;
         s->byte_id[b] = id;
     }
@@ -86,53 +86,43 @@ static uint32_t spm_pair(const void *rules, const char *text, struct symbol left
     return *result == TEXT_NONE ? RANK_NONE : v->rank[*result];
 }
 
-static enum status push_bytes(const struct spm *s, struct encoder *e, struct span text, struct error *err)
+static bool push_bytes(const struct spm *s, struct encoder *e, struct span text)
 {
-    for (size_t i = 0; i < text.size; i++) {
-        unsigned char byte = (unsigned char)text.data[i];
-        if (s->byte_id[byte] == TEXT_NONE)
-            return error_set(err, STATUS_UNSUPPORTED, "the vocabulary can not write byte 0x%02X: it has no token <0x%02X> "
-                             "and no unknown token", byte, byte);
-        if (!encoder_push(e, s->byte_id[byte]))
-            return error_no_memory(err, e->out->count * 8, "token ids");
-    }
-    return STATUS_OK;
+    for (size_t i = 0; i < text.size; i++)
+        if (!encoder_push(e, s->byte_id[(unsigned char)text.data[i]]))
+            return false;
+    return true;
 }
 
-/* Merges the symbols that are in e->merge and appends what is left. */
-static enum status encode_symbols(const struct spm *s, struct encoder *e, const char *text, struct error *err)
+/* Merges the symbols that are in e->merge and appends what is left; false: no memory. */
+static bool encode_symbols(const struct spm *s, struct encoder *e, const char *text)
 {
     struct merge_scratch *m = &e->merge;
     if (!merge_word(m, s, text, spm_pair))
-        return error_no_memory(err, m->n * 36, "merging a text");
+        return false;
     for (size_t i = 0; i < m->n; i++) {
         struct symbol symbol = m->symbols[i];
-        if (symbol.id == SYMBOL_NONE) {
-            struct span bytes = {text + symbol.start, m->symbols[i + 1].start - symbol.start};
-            enum status status = push_bytes(s, e, bytes, err);
-            if (status != STATUS_OK)
-                return status;
-        } else if (!encoder_push(e, symbol.id)) {
-            return error_no_memory(err, e->out->count * 8, "token ids");
-        }
+        struct span bytes = {text + symbol.start, m->symbols[i + 1].start - symbol.start};
+        if (symbol.id == SYMBOL_NONE ? !push_bytes(s, e, bytes) : !encoder_push(e, symbol.id))
+            return false;
     }
-    return STATUS_OK;
+    return true;
 }
 
-/* Ids of text[start..end), whose characters already stand in e->merge. */
-static enum status encode_word(const struct spm *s, struct encoder *e, struct span text, size_t start, size_t end,
-                               struct error *err)
+/* Appends the ids of text[start..end), whose characters already stand in e->merge; false: no memory. */
+static bool encode_word(const struct spm *s, struct encoder *e, struct span text, size_t start, size_t end)
 {
     bool known;
     struct span word = {text.data + start, end - start};
     struct word_slot *slot = encoder_word_slot(e, word, text.size - start, &known);
     if (slot && known)
-        return encoder_repeat(e, slot) ? STATUS_OK : error_no_memory(err, e->out->count * 8, "token ids");
+        return encoder_repeat(e, slot);
     size_t at = e->out->count;
-    enum status status = encode_symbols(s, e, text.data, err);
-    if (status == STATUS_OK && slot)
+    if (!encode_symbols(s, e, text.data))
+        return false;
+    if (slot)
         encoder_remember(e, slot, at, word.size);
-    return status;
+    return true;
 }
 
 static inline uint32_t character_id(const struct spm *s, const char *p, size_t n)
@@ -158,12 +148,10 @@ static bool escape(struct buffer *out, struct span fragment, bool prefix)
     return !out->failed;
 }
 
-enum status spm_encode(const struct spm *s, struct encoder *e, struct span fragment, bool prefix, struct error *err)
+/* Cuts the escaped text into words; false: no memory. */
+static bool encode_words(const struct spm *s, struct encoder *e, struct span text)
 {
     struct merge_scratch *m = &e->merge;
-    if (!escape(&e->side, fragment, prefix))
-        return error_no_memory(err, fragment.size * 3, "a text");
-    struct span text = buffer_span(&e->side);
     uint32_t last = 0;
     size_t start = 0, i = 0;
     m->n = 0;
@@ -172,18 +160,26 @@ enum status spm_encode(const struct spm *s, struct encoder *e, struct span fragm
         uint32_t key = character_key(text.data + i, n);
         if (m->n && !is_joined(s, last, key)) {
             m->symbols[m->n].start = (uint32_t)i;
-            enum status status = encode_word(s, e, text, start, i, err);
-            if (status != STATUS_OK || encoder_is_full(e))
-                return status;
+            if (!encode_word(s, e, text, start, i))
+                return false;
+            if (encoder_is_full(e))
+                return true;
             start = i;
             m->n = 0;
         }
         if (!merge_reserve(m, m->n + 1))
-            return error_no_memory(err, m->n * 16, "a text");
+            return false;
         m->symbols[m->n++] = (struct symbol){(uint32_t)i, character_id(s, text.data + i, n)};
         last = key;
         i += n;
     }
     m->symbols[m->n].start = (uint32_t)text.size;
-    return encode_word(s, e, text, start, text.size, err);
+    return encode_word(s, e, text, start, text.size);
+}
+
+enum status spm_encode(const struct spm *s, struct encoder *e, struct span fragment, bool prefix, struct error *err)
+{
+    if (!escape(&e->side, fragment, prefix) || !encode_words(s, e, buffer_span(&e->side)))
+        return error_no_memory(err, fragment.size * 16, "a text");
+    return STATUS_OK;
 }

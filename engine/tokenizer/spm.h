@@ -7,7 +7,7 @@
 
 struct spm {
     const struct vocab *vocab;
-    uint32_t byte_id[256];   /* TEXT_NONE: no such token and no unknown token either */
+    uint32_t byte_id[256];   /* the unknown token where there is none */
     uint32_t ascii_id[128];  /* token of a one-byte text */
     uint64_t *joined;        /* bit set over hashed character pairs that stand side by side in some token */
     uint64_t joined_mask;    /* bits - 1 */

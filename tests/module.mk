@@ -13,3 +13,31 @@ test-clients: all
 SOAK_SECONDS ?= 3600
 soak: all $(BUILD)/tests/tools/soak
 	@GGUFD_BINARY=$(BUILD)/ggufd $(BUILD)/tests/tools/soak $(SOAK_SECONDS) "$(MODEL)"
+
+## make fuzz [FUZZ_SECONDS=60] [FUZZ=name]   libFuzzer with ASan and UBSan over tests/fuzz/fuzz_NAME.c (needs clang)
+FUZZ_SECONDS ?= 60
+FUZZ_CFLAGS = $(CFLAGS_ALL) -O1 -fno-omit-frame-pointer -fno-sanitize-recover=undefined
+fuzz_object = $(patsubst %.c,build/fuzz/%.o,$(1))
+FUZZERS := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_CHOSEN := $(if $(FUZZ),$(filter build/fuzz/fuzz_$(FUZZ),$(FUZZERS)),$(FUZZERS))
+.PHONY: fuzz
+fuzz: $(FUZZ_CHOSEN)
+	@sh tests/fuzz/run.sh $(FUZZ_SECONDS) $(FUZZ_CHOSEN)
+
+build/fuzz/tests/fuzz/%.o: tests/fuzz/%.c
+	@mkdir -p $(@D)
+	@clang $(FUZZ_CFLAGS) -fsanitize=fuzzer-no-link,address,undefined $(PKG_CFLAGS) -c -o $@ $<
+
+build/fuzz/%.o: %.c
+	@mkdir -p $(@D)
+	@echo "  CC (fuzz) $<"
+	@clang $(FUZZ_CFLAGS) -fsanitize=fuzzer-no-link,address,undefined $(PKG_CFLAGS) -c -o $@ $<
+
+build/fuzz/libggufd.a: $(call fuzz_object,$(LIBRARY_SOURCES))
+	@rm -f $@
+	@ar rcs $@ $^
+
+build/fuzz/fuzz_%: build/fuzz/tests/fuzz/fuzz_%.o build/fuzz/libggufd.a
+	@clang -pthread -fsanitize=fuzzer,address,undefined -o $@ $^ $(DAEMON_LIBS) -lm
+
+-include $(shell find build/fuzz -name '*.d' 2>/dev/null)

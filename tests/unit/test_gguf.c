@@ -579,6 +579,19 @@ TEST(a_refused_lock_says_needed_and_allowed_bytes)
 }
 END
 
+/* A seed that is refused at the door teaches the fuzzer nothing. */
+TEST(every_seed_of_the_fuzzers_opens)
+{
+    static const char *const seeds[] = {"gguf/types", "gguf/formats", "model/llama", "model/mistral3", "model/qwen2",
+                                        "model/qwen3"};
+    for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "tests/fuzz/seeds/%s", seeds[i]);
+        gguf_close(open_path(suite_root(name)));
+    }
+}
+END
+
 TEST(every_fixture_opens)
 {
     static const char *const some[] = {"fixtures/models/stories260K-q8_0.gguf", "fixtures/models/qwen3-q8_0.gguf",
@@ -600,4 +613,5 @@ SUITE(gguf, T(every_value_type_is_read_back), T(getters_keep_defaults_and_refuse
       T(a_missing_shard_is_named), T(a_later_shard_is_refused_naming_the_first), T(mixed_shards_are_refused_by_name),
       T(split_keys_and_names_must_agree), T(a_check_finds_damaged_values_and_sums_the_data),
       T(prefault_reports_progress_up_to_one),
-      T(a_refused_lock_says_needed_and_allowed_bytes), T(every_fixture_opens))
+      T(a_refused_lock_says_needed_and_allowed_bytes), T(every_seed_of_the_fuzzers_opens),
+      T(every_fixture_opens))

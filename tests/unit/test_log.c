@@ -103,7 +103,7 @@ END
 /* Every byte, alone and inside ill-formed and odd sequences: a line stays printable and one line. */
 TEST(nothing_raw_reaches_the_log)
 {
-    static const char *const odd[] = {"\xe2\x80\xae", "\xe2\x80\xa8", "\xc2\x9b" "31m", "\xff\xfe", "\xe6\xad", "\xf0\x9f\x98\x80", "\xef\xbb\xbf"};
+    static const char *const odd[] = {"\xe2\x80\xae", "\xe2\x80\xa8", "\xc2\x9b[m", "\xff\xfe", "\xe6\xad", "\xf0\x9f\x98\x80", "\xef\xbb\xbf"};
     for (int format = LOG_FORMAT_TEXT; format <= LOG_FORMAT_JSON; format++) {
         open_log((enum log_format)format, LOG_LEVEL_INFO);
         for (int c = 0; c < 256 + 7; c++) {

@@ -109,6 +109,7 @@ install: all
 	for unit in $(UNITS); do sed 's|/usr/local/|$(PREFIX)/|g' $$unit | \
 	    install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/$$(basename $$unit) || exit 1; done
 	install -Dm644 systemd/ggufd.sysusers.conf $(DESTDIR)$(PREFIX)/lib/sysusers.d/ggufd.conf
+	install -Dm644 systemd/ggufd.tmpfiles.conf $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/ggufd.conf
 
 ## make deb                          a Debian package build/ggufd_VERSION_ARCH.deb
 DEB_ARCH = $(shell dpkg --print-architecture)

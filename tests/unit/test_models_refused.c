@@ -382,6 +382,53 @@ TEST(frequency_factors_must_be_finite_and_not_zero)
 }
 END
 
+/* Flips bytes of header, keys and directory: refused or run, never a fault. */
+TEST(no_flipped_byte_of_the_metadata_is_fatal)
+{
+    uint64_t state = 77;
+    size_t n_run = 0;
+    struct buffer images[BASES];
+    for (size_t i = 0; i < BASES; i++) {
+        struct gguf_builder *b = model_case_build(&bases[i]);
+        buffer_init(&images[i]);
+        gguf_builder_image(b, &images[i]);
+        gguf_builder_free(b);
+    }
+    for (int round = 0; round < (suite_sanitized() ? 150 : 600); round++) {
+        struct buffer image;
+        buffer_init(&image);
+        buffer_append(&image, images[round % BASES].data, images[round % BASES].size);
+        /* the keys of the architecture come before the vocabulary: half of the flips go there */
+        size_t end = gguf_image_field(image.data, image.size, "directory_end");
+        size_t range = round % 2 ? end : 1024;
+        for (int flips = 1 + (int)(test_random(&state) % 2); flips > 0; flips--)
+            image.data[test_random(&state) % range] ^= (char)(1 << test_random(&state) % 8);
+        snprintf(path, sizeof path, "%s/flipped.gguf", suite_tmp());
+        gguf_image_write(image.data, image.size, path);
+        buffer_clear(&image);
+        struct engine_options options = {.model = path, .threads = 1, .context = 32};
+        struct evaluation e = {NULL, NULL};
+        struct error err = {.text = ""};
+        if (engine_open(&options, &e.engine, &err) == STATUS_OK && session_new(e.engine, &e.session, &err) == STATUS_OK) {
+            int32_t tokens[4] = {1, 2, 3, 4};
+            float *rows = calloc(4 * engine_info(e.engine)->n_vocab, sizeof *rows);
+            enum status s = evaluation_logits(&e, tokens, 4, 0, 0, rows, &err);
+            if (s != STATUS_OK && s != STATUS_NON_FINITE)
+                ck_abort_msg("round %d: %s", round, err.text);
+            free(rows);
+            n_run++;
+        } else if (err.text[0] == '\0') {
+            ck_abort_msg("round %d: refused without a word", round);
+        }
+        evaluation_close(&e);
+    }
+    for (size_t i = 0; i < BASES; i++)
+        buffer_clear(&images[i]);
+    printf("note: %zu flipped files ran\n", n_run);
+    ck_assert_uint_gt(n_run, 0);
+}
+END
+
 TEST(memory_is_refused_with_numbers_before_it_is_taken)
 {
     struct engine_options options = {.context = 1 << 30, .batch = 1 << 14};
@@ -410,4 +457,5 @@ END
 SUITE(models_refused, T(keys_out_of_range_are_refused_by_name), T(missing_and_mistyped_keys_are_refused_by_name),
       T(what_would_change_the_result_is_refused), T(missing_misshapen_and_mistyped_tensors_are_refused_by_name),
       T(a_vocabulary_of_another_length_is_refused_with_both_numbers), T(tensors_of_unsupported_features_say_why),
-      T(frequency_factors_must_be_finite_and_not_zero), T(memory_is_refused_with_numbers_before_it_is_taken))
+      T(frequency_factors_must_be_finite_and_not_zero), T(no_flipped_byte_of_the_metadata_is_fatal),
+      T(memory_is_refused_with_numbers_before_it_is_taken))

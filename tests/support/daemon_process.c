@@ -17,6 +17,8 @@
 
 enum { OPTIONS_MAX = 64 };
 
+void (*daemon_before_exec)(void);
+
 static const char *binary(void)
 {
     const char *path = getenv("GGUFD_BINARY");
@@ -49,6 +51,8 @@ static void exec_daemon(const struct daemon *d, const char *model, const char *c
     dup2(fd, 1);
     dup2(fd, 2);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (daemon_before_exec)
+        daemon_before_exec();
     execv(argv[0], (char *const *)(void *)argv);
     _exit(127);
 }
@@ -68,7 +72,7 @@ static bool find_address(struct daemon *d)
     return at != NULL;
 }
 
-bool daemon_spawn(struct daemon *d, const char *model, const char *const *options)
+void daemon_fork(struct daemon *d, const char *model, const char *const *options)
 {
     static unsigned n;
     *d = (struct daemon){0};
@@ -76,6 +80,10 @@ bool daemon_spawn(struct daemon *d, const char *model, const char *const *option
     d->pid = fork();
     if (d->pid == 0)
         exec_daemon(d, model, options);
+}
+
+bool daemon_wait_listening(struct daemon *d)
+{
     for (double until = now_ms() + 20000; now_ms() < until; sleep_ms(5)) {
         int status;
         if (find_address(d))
@@ -84,6 +92,12 @@ bool daemon_spawn(struct daemon *d, const char *model, const char *const *option
             return false;
     }
     return false;
+}
+
+bool daemon_spawn(struct daemon *d, const char *model, const char *const *options)
+{
+    daemon_fork(d, model, options);
+    return daemon_wait_listening(d);
 }
 
 static void show_log(const struct daemon *d)

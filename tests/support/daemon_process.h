@@ -19,6 +19,11 @@ struct daemon {
 void daemon_start(struct daemon *d, const char *model, const char *const *options);
 /* Without waiting for readiness: false when it ended before it listened. */
 bool daemon_spawn(struct daemon *d, const char *model, const char *const *options);
+/* The two halves of daemon_spawn. */
+void daemon_fork(struct daemon *d, const char *model, const char *const *options);
+bool daemon_wait_listening(struct daemon *d);
+/* Runs in the child before exec: environment, descriptors, tracing. NULL: nothing. */
+extern void (*daemon_before_exec)(void);
 bool daemon_wait_ready(const struct daemon *d, int timeout_ms);
 /* Exit status (128 + signal number if killed by one); -1: still running after the time, and killed. */
 int daemon_wait(struct daemon *d, int timeout_ms);

@@ -1,0 +1,457 @@
+/* The process: signals in every state, systemd's side, a stuck engine, idleness, and the commands. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <netinet/in.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/support/daemon_process.h"
+#include "tests/support/suite.h"
+
+static struct daemon d;
+static const char *const slow[] = {"--tier", "scalar", "--threads", "1", "--batch", "32", "--drain-timeout", "1", NULL};
+
+static int status_of(const char *path)
+{
+    struct http_reply r;
+    http_call(d.address, "GET", path, NULL, NULL, &r);
+    int status = r.status;
+    http_reply_clear(&r);
+    return status;
+}
+
+static struct http begin(const char *body)
+{
+    struct http h;
+    ck_assert(http_open(&h, d.address));
+    ck_assert(http_request(&h, "POST", "/generate", NULL, body));
+    return h;
+}
+
+static char *long_prompt(void)
+{
+    char *ids = prompt_of_ids(3500), *body = NULL;
+    ck_assert(asprintf(&body, "{\"prompt\":%s,\"max_tokens\":2}", ids) > 0);
+    free(ids);
+    return body;
+}
+
+/* SIGTERM, then the exit status within the time. */
+static void expect_orderly_end(const char *state, int within_ms)
+{
+    double before = now_ms();
+    kill(d.pid, SIGTERM);
+    int status = daemon_wait(&d, within_ms * (suite_sanitized() ? 3 : 1));
+    printf("note: SIGTERM %s: status %d after %.0f ms\n", state, status, now_ms() - before);
+    ck_assert_int_eq(status, 0);
+}
+
+TEST(sigterm_ends_an_idle_daemon_at_once)
+{
+    daemon_start(&d, model_tiny(), NULL);
+    struct http idle;
+    struct http_reply r = {0};
+    ck_assert(http_open(&idle, d.address)); /* a kept connection does not hold it up */
+    ck_assert(http_request(&idle, "GET", "/health", NULL, NULL) && http_read_reply(&idle, &r, 5000));
+    expect_orderly_end("idle", 1000);
+    http_reply_clear(&r);
+    http_close(&idle);
+}
+END
+
+TEST(sigterm_lets_a_stream_end_that_fits_the_drain_time)
+{
+    static const char *const options[] = {"--tier", "scalar", "--threads", "1", NULL};
+    daemon_start(&d, model_slow(), options);
+    struct http h = begin("{\"prompt\":[1,5],\"max_tokens\":40,\"ignore_eos\":true}");
+    struct http_reply r = {0};
+    struct buffer line = {0};
+    ck_assert(http_read_head(&h, &r, 10000) && http_read_line(&h, &r, &line, 10000));
+    struct http late;
+    ck_assert(http_open(&late, d.address)); /* connected before, asks afterwards */
+    sleep_ms(50);
+    kill(d.pid, SIGTERM);
+    ck_assert(daemon_logged(&d, "draining", 3000));
+    ck_assert(http_request(&late, "POST", "/generate", NULL, "{\"prompt\":[1]}"));
+    struct http_reply refused = {0};
+    ck_assert(http_read_reply(&late, &refused, 5000));
+    ck_assert_int_eq(refused.status, 503);
+    ck_assert(http_has(&refused, "draining"));
+    ck_assert_str_eq(http_header(&refused, "Connection"), "close");
+    struct http none;
+    ck_assert(!http_open(&none, d.address));
+    while (http_read_line(&h, &r, &line, 20000))
+        continue;
+    ck_assert_ptr_nonnull(strstr(line.data, "\"reason\":\"length\""));
+    ck_assert_int_eq(daemon_wait(&d, 20000), 0);
+    http_reply_clear(&r);
+    http_reply_clear(&refused);
+    buffer_clear(&line);
+    http_close(&h);
+    http_close(&late);
+}
+END
+
+TEST(sigterm_cuts_what_takes_longer_with_a_last_line)
+{
+    daemon_start(&d, model_slow(), slow);
+    struct http h = begin("{\"prompt\":[1,5],\"max_tokens\":3000,\"ignore_eos\":true}");
+    struct http_reply r = {0}, waiting = {0};
+    struct buffer line = {0};
+    ck_assert(http_read_head(&h, &r, 10000) && http_read_line(&h, &r, &line, 10000));
+    struct http queued = begin("{\"prompt\":[1,5],\"max_tokens\":3}");
+    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_queued", 1, 5000));
+    double before = now_ms();
+    kill(d.pid, SIGTERM);
+    while (http_read_line(&h, &r, &line, 20000))
+        continue;
+    ck_assert_ptr_nonnull(strstr(line.data, "\"reason\":\"shutdown\""));
+    ck_assert(http_read_reply(&queued, &waiting, 5000));
+    ck_assert_int_eq(waiting.status, 503);
+    ck_assert(http_has(&waiting, "draining"));
+    ck_assert_int_eq(daemon_wait(&d, 10000), 0);
+    printf("note: cut after %.0f ms with a drain timeout of 1 s\n", now_ms() - before);
+    ck_assert(now_ms() - before < 2500 * (suite_sanitized() ? 3 : 1));
+    http_reply_clear(&r);
+    http_reply_clear(&waiting);
+    buffer_clear(&line);
+    http_close(&h);
+    http_close(&queued);
+}
+END
+
+TEST(sigterm_ends_a_prefill_a_full_line_and_a_client_that_does_not_read)
+{
+    char *body = long_prompt();
+    daemon_start(&d, model_slow(), slow);
+    struct http running = begin(body), queued[16];
+    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_running", 1, 5000));
+    for (int i = 0; i < 16; i++)
+        queued[i] = begin(body);
+    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_queued", 16, 5000));
+    expect_orderly_end("in mid-prefill with 16 queued", 2500);
+    http_close(&running);
+    for (int i = 0; i < 16; i++)
+        http_close(&queued[i]);
+    free(body);
+
+    static const char *const options[] = {"--drain-timeout", "1", "--write-timeout", "30", NULL};
+    char *ids = prompt_of_ids(512);
+    ck_assert(asprintf(&body, "{\"prompt\":%s,\"top\":100,\"positions\":\"all\"}", ids) > 0);
+    daemon_start(&d, model_tiny(), options);
+    struct http deaf;
+    ck_assert(http_open(&deaf, d.address));
+    for (int i = 0; i < 4; i++)
+        ck_assert(http_request(&deaf, "POST", "/logits", NULL, body));
+    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_total{route=\"/logits\",reason=\"length\"}", 1, 20000));
+    expect_orderly_end("with a client that does not read", 2500);
+    http_close(&deaf);
+    free(body);
+    free(ids);
+}
+END
+
+TEST(a_second_signal_ends_at_once)
+{
+    static const char *const options[] = {"--tier", "scalar", "--threads", "1", "--drain-timeout", "600", NULL};
+    daemon_start(&d, model_slow(), options);
+    char *body = long_prompt();
+    struct http h = begin(body);
+    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_running", 1, 5000));
+    kill(d.pid, SIGTERM);
+    ck_assert(daemon_logged(&d, "draining", 3000));
+    expect_orderly_end("twice", 1500);
+    http_close(&h);
+    free(body);
+}
+END
+
+/* ---- systemd ---- */
+
+static int notify_fd = -1, listen_fd = -1;
+
+static void export_notify(void)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/notify", suite_tmp());
+    setenv("NOTIFY_SOCKET", path, 1);
+    setenv("WATCHDOG_USEC", "400000", 1);
+}
+
+static void open_notify(void)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    snprintf(a.sun_path, sizeof a.sun_path, "%s/notify", suite_tmp());
+    notify_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_eq(bind(notify_fd, (struct sockaddr *)&a, sizeof a), 0);
+    export_notify(); /* the child inherits it */
+}
+
+/* Messages until one holds the text, or the time is over. */
+static bool notified(const char *text, int timeout_ms)
+{
+    char message[1024];
+    for (double until = now_ms() + timeout_ms; now_ms() < until;) {
+        struct timeval t = {0, 50000};
+        setsockopt(notify_fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t);
+        ssize_t n = recv(notify_fd, message, sizeof message - 1, 0);
+        if (n <= 0)
+            continue;
+        message[n] = 0;
+        if (strstr(message, text))
+            return true;
+    }
+    return false;
+}
+
+static void pass_listener(void)
+{
+    char pid[16];
+    dup2(listen_fd, 3);
+    snprintf(pid, sizeof pid, "%d", getpid());
+    setenv("LISTEN_PID", pid, 1);
+    setenv("LISTEN_FDS", "1", 1);
+}
+
+TEST(a_socket_from_systemd_replaces_listen_and_outlives_the_daemon)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET};
+    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    listen_fd = socket(AF_INET, SOCK_STREAM, 0);
+    ck_assert_int_eq(bind(listen_fd, (struct sockaddr *)&a, sizeof a), 0);
+    ck_assert_int_eq(listen(listen_fd, 16), 0);
+    daemon_before_exec = pass_listener;
+    for (int round = 0; round < 2; round++) {
+        daemon_start(&d, model_tiny(), NULL);
+        ck_assert_int_eq(status_of("/health"), 200);
+        daemon_stop(&d);
+        struct http h; /* still listening: the next instance serves what waits */
+        ck_assert(http_open(&h, d.address));
+        http_close(&h);
+    }
+    daemon_before_exec = NULL;
+    close(listen_fd);
+}
+END
+
+static pid_t engine_thread_id(void)
+{
+    char path[64];
+    pid_t found = 0;
+    snprintf(path, sizeof path, "/proc/%d/task", d.pid);
+    DIR *dir = opendir(path);
+    for (struct dirent *e; dir && !found && (e = readdir(dir)) != NULL;) {
+        char name[400], comm[32] = "";
+        snprintf(name, sizeof name, "%s/%s/comm", path, e->d_name);
+        FILE *f = e->d_name[0] == '.' ? NULL : fopen(name, "r");
+        if (f && fgets(comm, sizeof comm, f) && strcmp(comm, "engine\n") == 0)
+            found = (pid_t)atoi(e->d_name);
+        if (f)
+            fclose(f);
+    }
+    if (dir)
+        closedir(dir);
+    return found;
+}
+
+/* The engine's thread is held by ptrace, everything else runs on. */
+TEST(a_stuck_engine_shows_in_ready_and_stops_the_watchdog)
+{
+    static const char *const options[] = {"--tier", "scalar", "--threads", "1", "--stall-timeout", "0.5",
+                                          "--drain-timeout", "0.2", NULL};
+    open_notify();
+    daemon_start(&d, model_slow(), options);
+    ck_assert(notified("READY=1", 5000));
+    ck_assert(notified("WATCHDOG=1", 2000));
+    char *body = long_prompt();
+    struct http h = begin(body);
+    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_running", 1, 5000));
+    pid_t engine = engine_thread_id();
+    ck_assert_int_gt(engine, 0);
+    sleep_ms(800);
+    ck_assert_int_eq(status_of("/ready"), 200); /* a long prefill is no stall */
+    if (ptrace(PTRACE_SEIZE, engine, 0, 0) || ptrace(PTRACE_INTERRUPT, engine, 0, 0)) {
+        http_close(&h);
+        free(body);
+        kill(d.pid, SIGKILL);
+        SKIP("ptrace is not allowed here");
+    }
+    int status;
+    ck_assert_int_eq(waitpid(engine, &status, __WALL), engine);
+    double before = now_ms();
+    while (status_of("/ready") == 200 && now_ms() - before < 5000)
+        sleep_ms(20);
+    printf("note: stalled after %.0f ms (stall_timeout 500 ms)\n", now_ms() - before);
+    ck_assert_int_eq(status_of("/ready"), 503);
+    ck_assert_int_eq(status_of("/health"), 200);
+    while (notified("WATCHDOG=1", 1)) /* what was sent before */
+        continue;
+    ck_assert(!notified("WATCHDOG=1", 1000));
+    ptrace(PTRACE_CONT, engine, 0, 0);
+    ck_assert(notified("WATCHDOG=1", 2000));
+    ck_assert_int_eq(status_of("/ready"), 200);
+
+    ptrace(PTRACE_INTERRUPT, engine, 0, 0); /* and SIGTERM does not wait for it for ever */
+    ck_assert_int_eq(waitpid(engine, &status, __WALL), engine);
+    before = now_ms();
+    kill(d.pid, SIGTERM);
+    ck_assert(notified("STOPPING=1", 3000));
+    for (before = now_ms(); !daemon_logged(&d, "engine_hangs", 0) && now_ms() - before < 15000;)
+        sleep_ms(20);
+    printf("note: gave a stuck engine up after %.0f ms\n", now_ms() - before);
+    ck_assert(daemon_logged(&d, "engine_hangs=true", 1000));
+    ck_assert_int_eq(waitpid(engine, &status, __WALL), engine); /* the kernel waits until its tracer has seen it end */
+    ck_assert_int_eq(daemon_wait(&d, 5000), 1);
+    http_close(&h);
+    free(body);
+    close(notify_fd);
+}
+END
+
+static void be_traced(void)
+{
+    ptrace(PTRACE_TRACEME, 0, 0, 0);
+}
+
+/* The engine's thread is caught as it is born: the daemon loads for as long as the test wants. */
+TEST(while_the_model_loads_the_daemon_answers_and_ends_when_told)
+{
+    for (int killed = 0; killed < 2; killed++) {
+        int status;
+        unsigned long thread = 0;
+        daemon_before_exec = be_traced;
+        daemon_fork(&d, model_tiny(), NULL);
+        ck_assert_int_eq(waitpid(d.pid, &status, 0), d.pid);
+        if (!WIFSTOPPED(status))
+            SKIP("ptrace is not allowed here");
+        ptrace(PTRACE_SETOPTIONS, d.pid, 0, PTRACE_O_TRACECLONE);
+        ptrace(PTRACE_CONT, d.pid, 0, 0);
+        ck_assert_int_eq(waitpid(d.pid, &status, 0), d.pid);
+        ck_assert_int_eq(status >> 8, SIGTRAP | (PTRACE_EVENT_CLONE << 8));
+        ptrace(PTRACE_GETEVENTMSG, d.pid, 0, &thread);
+        ck_assert_int_eq(waitpid((pid_t)thread, &status, __WALL), (int)thread);
+        ptrace(PTRACE_DETACH, d.pid, 0, 0);
+        daemon_before_exec = NULL;
+        ck_assert(daemon_wait_listening(&d));
+        ck_assert_int_eq(status_of("/health"), 200);
+        ck_assert_int_eq(status_of("/ready"), 503);
+        ck_assert_int_eq(status_of("/metrics"), 200);
+        static const char *const routes[] = {"/generate", "/logits", "/tokenize", "/detokenize"};
+        for (int i = 0; i < 4; i++) {
+            struct http_reply r;
+            http_call(d.address, "POST", routes[i], NULL, "{}", &r);
+            ck_assert_int_eq(r.status, 503);
+            ck_assert(http_has(&r, "problem:loading"));
+            ck_assert_ptr_nonnull(http_header(&r, "Retry-After"));
+            http_reply_clear(&r);
+        }
+        if (killed)
+            kill(d.pid, SIGTERM);
+        ck_assert(!killed || daemon_logged(&d, "loading=true", 3000));
+        if (killed) {
+            ck_assert_int_eq(waitpid((pid_t)thread, &status, __WALL), (int)thread);
+            ck_assert_int_eq(daemon_wait(&d, 3000), 0);
+        } else {
+            ptrace(PTRACE_DETACH, (pid_t)thread, 0, 0);
+            ck_assert(daemon_wait_ready(&d, 5000));
+            daemon_stop(&d);
+        }
+    }
+}
+END
+
+TEST(an_idle_daemon_costs_nothing)
+{
+    daemon_start(&d, model_tiny(), NULL);
+    struct http_reply r;
+    http_call(d.address, "POST", "/generate", NULL, "{\"prompt\":[1,5],\"max_tokens\":3,\"stream\":false}", &r);
+    http_reply_clear(&r);
+    sleep_ms(300);
+    double before = daemon_cpu_ms(&d);
+    sleep_ms(3000);
+    double used = daemon_cpu_ms(&d) - before;
+    printf("note: %.2f ms of CPU in 3 s, %.1f ms a minute\n", used, used * 20);
+    ck_assert(used * 20 < 10);
+    daemon_stop(&d);
+}
+END
+
+/* ---- commands ---- */
+
+static int run(const char *const *argv, struct buffer *out)
+{
+    int ends[2], status;
+    ck_assert_int_eq(pipe(ends), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        dup2(ends[1], 1);
+        dup2(ends[1], 2);
+        close(ends[0]);
+        execv(getenv("GGUFD_BINARY"), (char *const *)(void *)argv);
+        _exit(127);
+    }
+    close(ends[1]);
+    char data[4096];
+    for (ssize_t n; (n = read(ends[0], data, sizeof data)) > 0;)
+        buffer_append(out, data, (size_t)n);
+    buffer_byte(out, 0);
+    close(ends[0]);
+    waitpid(pid, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+static void expect_command(int status, const char *text, const char *const *argv)
+{
+    struct buffer out = {0};
+    int got = run(argv, &out);
+    if (got != status || !strstr(out.data, text))
+        ck_abort_msg("%s %s: status %d, expected %d with %s: %.600s", argv[1], argv[2] ? argv[2] : "", got, status, text,
+                     out.data);
+    buffer_clear(&out);
+}
+#define COMMAND(status, text, ...) expect_command(status, text, (const char *const[]){"ggufd", __VA_ARGS__, NULL})
+
+TEST(commands_check_inspect_and_generate_without_a_server)
+{
+    const char *model = model_tiny(), *bad = suite_root("Makefile");
+    COMMAND(0, "threads", "--check", "--model", model);
+    COMMAND(0, "\"anonymous_bytes\":", "--check", "--json", "--model", model);
+    COMMAND(2, "GGUF", "--check", "--model", bad);
+    COMMAND(2, "no-such", "--check", "--model", "/no-such-file");
+    COMMAND(2, "tier", "--check", "--model", model, "--tier", "mmx");
+    COMMAND(2, "keys", "--check", "--model", model, "--api-key-file", "/no-such-keys");
+    COMMAND(0, "sound: 0 values", "--inspect", model);
+    COMMAND(0, "\"complete\":true", "--inspect", model, "--json");
+    COMMAND(0, "\"reason\":\"length\"", "--model", model, "--prompt-tokens", "1,5,6", "--max-tokens", "4", "--json");
+    COMMAND(0, "\n", "--model", model, "--prompt", "ab", "--max-tokens", "4");
+    COMMAND(1, "context", "--model", model, "--prompt-tokens", "1,5,6", "--context", "3", "--max-tokens", "4");
+    COMMAND(1, "prompt-tokens[1]", "--model", model, "--prompt-tokens", "1,99999");
+    COMMAND(0, "numerics", "--version");
+    COMMAND(0, "--model", "--help");
+    COMMAND(2, "nonsense", "--nonsense");
+}
+END
+
+TEST(a_refused_model_ends_the_daemon_with_status_2)
+{
+    daemon_fork(&d, suite_root("Makefile"), NULL);
+    ck_assert_int_eq(daemon_wait(&d, 5000), 2);
+    ck_assert(daemon_logged(&d, "GGUF", 100));
+}
+END
+
+SUITE(process, T(sigterm_ends_an_idle_daemon_at_once), T(sigterm_lets_a_stream_end_that_fits_the_drain_time),
+      T(sigterm_cuts_what_takes_longer_with_a_last_line),
+      T(sigterm_ends_a_prefill_a_full_line_and_a_client_that_does_not_read), T(a_second_signal_ends_at_once),
+      T(a_socket_from_systemd_replaces_listen_and_outlives_the_daemon),
+      T(a_stuck_engine_shows_in_ready_and_stops_the_watchdog),
+      T(while_the_model_loads_the_daemon_answers_and_ends_when_told), T(an_idle_daemon_costs_nothing),
+      T(commands_check_inspect_and_generate_without_a_server), T(a_refused_model_ends_the_daemon_with_status_2))

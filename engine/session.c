@@ -157,7 +157,7 @@ static enum status deliver(const struct session *s, const struct session_sync *s
                            struct error *err)
 {
     size_t n_vocab = s->engine->info.n_vocab;
-    enum status status = changed_check(s, err);
+    enum status status = STATUS_OK;
     for (size_t i = 0; i < n && status == STATUS_OK; i++) {
         const float *logits = run_floats(&s->run, s->engine->graph.logits, i);
         if (!logits_finite(logits, n_vocab))
@@ -179,12 +179,22 @@ static void run_wanted(struct run *run, uint32_t *rows, const size_t *positions,
     run->rows[ROWS_WANTED] = n;
 }
 
+/* Runs nodes [from, end of the graph): all of a step, or only what makes logits. What was computed while the file changed
+ * is not used. */
+static enum status step_nodes(struct session *s, const struct session_sync *sync, size_t from, struct error *err)
+{
+    s->run.node_begin = from;
+    s->run.node_end = s->run.graph->n_nodes;
+    if (run_nodes(&s->run) != STATUS_OK)
+        return error_set(err, STATUS_CANCELLED, "cancelled after %zu of %zu tokens", s->kv.length, sync->n_tokens);
+    return changed_check(s, err);
+}
+
 /* Evaluates tokens [begin, end); the first group of wanted logits belongs to the same run of the graph. */
 static enum status session_step(struct session *s, const struct session_sync *sync, size_t begin, size_t end,
                                 struct error *err)
 {
     struct run *run = &s->run;
-    const struct graph *g = run->graph;
     size_t positions[GRAPH_WANTED_MAX];
     uint32_t rows[GRAPH_WANTED_MAX];
     size_t n = wanted_group(sync, begin, end, positions);
@@ -195,23 +205,19 @@ static enum status session_step(struct session *s, const struct session_sync *sy
     run->rows[ROWS_TAIL] = n ? end - positions[0] : 0;
     run->cancel = sync->cancel;
     run_wanted(run, rows, positions, n);
-    run->node_begin = 0;
-    run->node_end = g->n_nodes;
-    if (run_nodes(run) != STATUS_OK)
-        return error_set(err, STATUS_CANCELLED, "cancelled after %zu of %zu tokens", begin, sync->n_tokens);
+    enum status status = step_nodes(s, sync, 0, err);
+    if (status != STATUS_OK)
+        return status;
     memcpy(s->tokens + begin, sync->tokens + begin, (end - begin) * sizeof *s->tokens);
     s->kv.length = end;
-    while (n) {
-        enum status status = deliver(s, sync, positions, n, err);
-        if (status != STATUS_OK)
-            return status;
+    while (n && status == STATUS_OK) {
+        status = deliver(s, sync, positions, n, err);
         n = wanted_group(sync, positions[n - 1] + 1, end, positions);
         run_wanted(run, rows, positions, n);
-        run->node_begin = g->head_begin;
-        if (n && run_nodes(run) != STATUS_OK)
-            return error_set(err, STATUS_CANCELLED, "cancelled after %zu of %zu tokens", end, sync->n_tokens);
+        if (n && status == STATUS_OK)
+            status = step_nodes(s, sync, run->graph->head_begin, err);
     }
-    return STATUS_OK;
+    return status;
 }
 
 enum status session_run(struct session *s, const struct session_sync *sync, size_t *reused, struct error *err)
@@ -232,5 +238,5 @@ enum status session_run(struct session *s, const struct session_sync *sync, size
         if (status == STATUS_OK && sync->on_progress)
             sync->on_progress(sync->context, s->kv.length);
     }
-    return status == STATUS_OK ? changed_check(s, err) : status;
+    return status;
 }

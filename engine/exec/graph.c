@@ -53,10 +53,9 @@ static int graph_buffer_new(struct graph *g, const char *name, enum graph_buffer
 
 static struct node *graph_node_new(struct graph *g, enum node_kind kind)
 {
-    static struct node sink; /* written and never read once a fault is remembered */
     void *array = g->nodes;
     if (!graph_grow(g, &array, g->n_nodes, &g->node_capacity, sizeof *g->nodes))
-        return &sink;
+        return &g->sink;
     g->nodes = array;
     g->nodes[g->n_nodes] = (struct node){.kind = kind, .in = {-1, -1, -1, -1}, .out = -1, .out_encoded = -1};
     return &g->nodes[g->n_nodes++];

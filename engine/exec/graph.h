@@ -1,8 +1,8 @@
 /* The program of one model: rows of operations over a few named buffers, built once, checked once, run for every step.
  *
- * Not a general graph language: a node is one of a dozen fused operations (node.def order is execution order), every
- * buffer is a matrix of rows, and how many rows a step has is known only when it runs. A model's file calls the builder
- * functions below in order; they never fail: the first fault is remembered and graph_check reports it. A graph is
+ * Not a general graph language: a node is one of a few fused operations, every buffer is a matrix of rows, and how many
+ * rows a step has is known only when it runs. A model's file calls the builder functions below in order of execution;
+ * they never fail: the first fault is remembered and graph_check reports it. A graph is
  * immutable after graph_plan and may be run by several sessions. */
 #ifndef GGUFD_EXEC_GRAPH_H
 #define GGUFD_EXEC_GRAPH_H
@@ -119,11 +119,13 @@ struct graph {
     size_t batch;
     unsigned n_workers;
     struct kv_config kv;
-    size_t buffers_bytes, worker_bytes, arena_bytes;
-    struct error fault; /* first fault of the builder */
+    size_t buffers_bytes, arena_bytes;
+    size_t worker_bytes, chunk_bytes; /* scratch of one worker; the part between products and their epilogues */
+    struct error fault;               /* first fault of the builder */
+    struct node sink;                 /* where the builder writes once it found no memory */
 };
 
-/* Buffer with the encoded rows of config.n_embd; also makes the angles of every position. */
+/* An empty program but for its first node, the rotation angles of every position. */
 void graph_init(struct graph *g, const struct graph_config *config, enum cpu_tier tier);
 void graph_clear(struct graph *g);
 

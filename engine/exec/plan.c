@@ -203,9 +203,8 @@ static size_t plan_worker(const struct graph *g)
                 products = max_size(products, matmul_scratch_bytes(w, g->tier, n));
                 products = max_size(products, matmul_scratch_bytes(w, g->tier, 2));
             }
-    size_t chunks = run_chunk_bytes(g);
     size_t attention = attention_scratch_bytes(&g->kv, g->config.n_heads, g->batch);
-    return max_size(align_up(products) + align_up(chunks), align_up(attention));
+    return max_size(align_up(products) + align_up(g->chunk_bytes), align_up(attention));
 }
 
 enum status graph_plan(struct graph *g, size_t batch, size_t context, unsigned n_workers, struct error *err)
@@ -227,6 +226,7 @@ enum status graph_plan(struct graph *g, size_t batch, size_t context, unsigned n
     if (status != STATUS_OK)
         return status;
     plan_barriers(g);
+    g->chunk_bytes = align_up(run_chunk_bytes(g));
     g->worker_bytes = plan_worker(g);
     g->arena_bytes = g->buffers_bytes + g->worker_bytes * n_workers;
     return graph_check_plan(g, err);

@@ -386,7 +386,7 @@ static void run_worker(void *context, unsigned index, unsigned count)
     const struct graph *g = run->graph;
     struct worker worker = {.run = run, .index = index, .count = count};
     worker.scratch = run->arena + g->buffers_bytes + index * g->worker_bytes;
-    worker.chunk = (float *)(void *)(worker.scratch + g->worker_bytes - run_chunk_bytes(g));
+    worker.chunk = (float *)(void *)(worker.scratch + g->worker_bytes - g->chunk_bytes);
     unsigned barrier = 0;
     for (size_t i = run->node_begin; i < run->node_end; i++) {
         const struct node *node = &g->nodes[i];

@@ -137,8 +137,8 @@ static enum status rope_check(struct hparams *h, const struct architecture *a, s
                          rope->n_dims, h->head_size);
     rope->factor = !isnan(h->factor) ? h->factor : !isnan(h->scale_linear) ? h->scale_linear : 0;
     if (rope->factor != 0 && rope->factor < 1e-6f)
-        return error_set(err, STATUS_RANGE, "%s.rope.scaling.factor is %g, must be 0 (off) or 1e-06 to 1e+06", a->name,
-                         (double)rope->factor);
+        return error_set(err, STATUS_RANGE, "%s.rope.%s is %g, must be 0 (off) or 1e-06 to 1e+06", a->name,
+                         isnan(h->factor) ? "scale_linear" : "scaling.factor", (double)rope->factor);
     if (rope->scaling == ROPE_SCALING_YARN && rope->original_context == 0)
         return error_set(err, STATUS_RANGE,
                          "%s.rope.scaling.original_context_length is 0, must be at least 1 for YaRN", a->name);

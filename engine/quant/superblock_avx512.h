@@ -297,14 +297,16 @@ AVX512_INLINE void tile_block_lanes(enum superblock_rule rule, const struct supe
     for (size_t l = 0; l < 8; l++) {
         __m512i acc[TOKENS];
         UNROLL
-        for (size_t i = 0; i < n_tokens; i++)
-            acc[i] = rule == SUPERBLOCK_LANES ? _mm512_load_si512(t->start[l]) : _mm512_setzero_si512();
+        for (size_t i = 0; i < n_tokens && rule == SUPERBLOCK_LANES; i++)
+            acc[i] = _mm512_load_si512(t->start[l]);
         UNROLL
         for (size_t j = 0; j < 8; j++) {
             __m512i w = _mm512_load_si512(t->w[l][j]);
             UNROLL
             for (size_t i = 0; i < n_tokens; i++)
-                acc[i] = tile_step(rule, acc[i], w, a->q[l][j][i], s[j]);
+                acc[i] = j == 0 && rule == SUPERBLOCK_LANES_MIN
+                             ? _mm512_madd_epi16(_mm512_maddubs_epi16(w, broadcast32(a->q[l][j][i])), s[j])
+                             : tile_step(rule, acc[i], w, a->q[l][j][i], s[j]);
         }
         UNROLL
         for (size_t i = 0; i < n_tokens; i++) {

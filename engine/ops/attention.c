@@ -7,6 +7,7 @@
 #include "engine/base/f16.h"
 #include "engine/ops/attention_tier.h"
 #include "engine/ops/elementwise.h"
+#include "engine/ops/rows.h"
 
 enum { SCORE_BYTES = 1 << 20 }; /* scores of a tile should stay in the second-level cache */
 
@@ -195,10 +196,31 @@ void attention_share(enum cpu_tier tier, const struct attention *a, unsigned wor
 
 /* ---- storing ---- */
 
+enum { STORE_PART = 256 };
+
+/* One head of one position; columns of K are 32 bytes apart. */
+static void store_head(const struct rows *rows, const struct kv *kv, size_t layer, size_t head, size_t position,
+                       const float *k, const float *v)
+{
+    size_t n = kv->config.head_size;
+    uint16_t part[STORE_PART], *column = kv_k_block(kv, layer, head, position) + position % KV_BLOCK;
+    for (size_t begin = 0; begin < n; begin += STORE_PART) {
+        size_t count = min_size(n - begin, STORE_PART);
+        rows->f16_encode(k + begin, part, count);
+        for (size_t d = 0; d < count; d++)
+            column[(begin + d) * KV_BLOCK] = part[d];
+    }
+    rows->f16_encode(v, kv_v_row(kv, layer, head, position), n);
+}
+
 void attention_store_share(enum cpu_tier tier, const struct attention_store *s, unsigned worker, unsigned n_workers)
 {
-    (void)tier;
-    size_t begin = s->n_tokens * worker / n_workers, end = s->n_tokens * (worker + 1) / n_workers;
+    const struct kv_config *c = &s->kv->config;
+    const struct rows *rows = rows_find(tier);
+    size_t begin = s->n_tokens * worker / n_workers, end = s->n_tokens * (worker + 1) / n_workers, n = c->head_size;
+    assert(s->layer < c->n_layers && s->position + s->n_tokens <= c->n_positions);
     for (size_t t = begin; t < end; t++)
-        kv_store(s->kv, s->layer, s->position + t, s->k + t * s->k_stride, s->v + t * s->v_stride);
+        for (size_t h = 0; h < c->n_heads; h++)
+            store_head(rows, s->kv, s->layer, h, s->position + t, s->k + t * s->k_stride + h * n,
+                       s->v + t * s->v_stride + h * n);
 }

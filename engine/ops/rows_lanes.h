@@ -36,7 +36,17 @@ INLINE f32v lanes_silu(f32v x)
 
 TARGET static void swiglu(const float *gate, const float *up, float *out, size_t n)
 {
-    FOR_LANES(n, gate, up, out, lanes_silu(a) * b);
+    size_t i = 0;
+    for (; i + 4 * LANES <= n; i += 4 * LANES) {
+        f32v e[4];
+        UNROLL for (int k = 0; k < 4; k++)
+            e[k] = 0.0f - lanes_load(gate + i + k * LANES);
+        lanes_pexp(e, 4);
+        UNROLL for (int k = 0; k < 4; k++)
+            lanes_store(out + i + k * LANES,
+                        (lanes_load(gate + i + k * LANES) / (1.0f + e[k])) * lanes_load(up + i + k * LANES));
+    }
+    FOR_LANES(n - i, gate + i, up + i, out + i, lanes_silu(a) * b);
 }
 
 TARGET static void silu(const float *x, float *out, size_t n)
@@ -170,59 +180,57 @@ TARGET static double softmax_groups(float *x, float max, size_t n)
 
 /* ---- RMS norm ---- */
 
-enum { NORM_ROWS = 4 }; /* rows whose sums are lanes of one vector */
-typedef double f64x4 __attribute__((vector_size(32)));
+enum { NORM_ROWS = 8 }; /* rows whose sums grow side by side, each in order */
 typedef float f32x4 __attribute__((vector_size(16)));
+typedef float f32x8 __attribute__((vector_size(32)));
+typedef double f64x8 __attribute__((vector_size(64)));
 
-INLINE f64x4 squares(const float *x)
+/* Four squares of each of two rows. */
+INLINE f32x8 squares(const float *x, size_t stride)
 {
-    f32x4 v;
-    memcpy(&v, x, sizeof v);
-    return __builtin_convertvector(v * v, f64x4);
+    f32x4 a, b;
+    memcpy(&a, x, sizeof a);
+    memcpy(&b, x + 4 * stride, sizeof b);
+    f32x8 both = __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7);
+    return both * both;
 }
 
-/* Adds four squares of each of four rows to the rows' sums, in order. */
-INLINE f64x4 add_squares(f64x4 sum, const float *x, size_t stride)
+/* Adds four squares of each of eight rows to the rows' sums, in order. */
+INLINE void add_squares(f64x8 *sums, const float *x, size_t stride)
 {
-    f64x4 a = squares(x), b = squares(x + stride), c = squares(x + 2 * stride), d = squares(x + 3 * stride);
-    f64x4 ab = __builtin_shufflevector(a, b, 0, 4, 2, 6), ab1 = __builtin_shufflevector(a, b, 1, 5, 3, 7);
-    f64x4 cd = __builtin_shufflevector(c, d, 0, 4, 2, 6), cd1 = __builtin_shufflevector(c, d, 1, 5, 3, 7);
-    sum += __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
-    sum += __builtin_shufflevector(ab1, cd1, 0, 1, 4, 5);
-    sum += __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
-    return sum + __builtin_shufflevector(ab1, cd1, 2, 3, 6, 7);
+    f32x8 a = squares(x, stride), b = squares(x + stride, stride);
+    f32x8 c = squares(x + 2 * stride, stride), d = squares(x + 3 * stride, stride);
+    f32x8 ab = __builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13);
+    f32x8 ab2 = __builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15);
+    f32x8 cd = __builtin_shufflevector(c, d, 0, 8, 1, 9, 4, 12, 5, 13);
+    f32x8 cd2 = __builtin_shufflevector(c, d, 2, 10, 3, 11, 6, 14, 7, 15);
+    *sums += __builtin_convertvector(__builtin_shufflevector(ab, cd, 0, 1, 8, 9, 4, 5, 12, 13), f64x8);
+    *sums += __builtin_convertvector(__builtin_shufflevector(ab, cd, 2, 3, 10, 11, 6, 7, 14, 15), f64x8);
+    *sums += __builtin_convertvector(__builtin_shufflevector(ab2, cd2, 0, 1, 8, 9, 4, 5, 12, 13), f64x8);
+    *sums += __builtin_convertvector(__builtin_shufflevector(ab2, cd2, 2, 3, 10, 11, 6, 7, 14, 15), f64x8);
 }
 
-/* Sums of squares of up to 8 rows; rows that are not there repeat the last. */
+/* Sums of squares of up to NORM_ROWS rows. */
 TARGET static void sum_squares(const float *x, size_t stride, size_t n, size_t n_rows, double *sums)
 {
-    if (n_rows < 2 * NORM_ROWS) {
-        for (size_t r = 0; r < n_rows; r++) {
-            double sum = 0.0;
-            for (size_t i = 0; i < n; i++)
-                sum += (double)(x[r * stride + i] * x[r * stride + i]);
-            sums[r] = sum;
-        }
-        return;
-    }
-    f64x4 low = {0}, high = {0};
     size_t i = 0;
-    for (; i + 4 <= n; i += 4) {
-        low = add_squares(low, x + i, stride);
-        high = add_squares(high, x + i + NORM_ROWS * stride, stride);
+    f64x8 all = {0};
+    for (; n_rows == NORM_ROWS && i + 4 <= n; i += 4)
+        add_squares(&all, x + i, stride);
+    memcpy(sums, &all, sizeof all);
+    for (size_t r = 0; r < n_rows; r++) {
+        double sum = sums[r];
+        for (size_t k = i; k < n; k++)
+            sum += (double)(x[r * stride + k] * x[r * stride + k]);
+        sums[r] = sum;
     }
-    memcpy(sums, &low, sizeof low);
-    memcpy(sums + NORM_ROWS, &high, sizeof high);
-    for (; i < n; i++)
-        for (size_t r = 0; r < 2 * NORM_ROWS; r++)
-            sums[r] += (double)(x[r * stride + i] * x[r * stride + i]);
 }
 
 TARGET static void rms_norm(const struct rms_norm *m)
 {
-    double sums[2 * NORM_ROWS];
-    for (size_t r = 0; r < m->n_rows; r += 2 * NORM_ROWS) {
-        size_t n_rows = m->n_rows - r < 2 * NORM_ROWS ? m->n_rows - r : 2 * NORM_ROWS;
+    double sums[NORM_ROWS];
+    for (size_t r = 0; r < m->n_rows; r += NORM_ROWS) {
+        size_t n_rows = m->n_rows - r < NORM_ROWS ? m->n_rows - r : NORM_ROWS;
         sum_squares(m->x + r * m->x_stride, m->x_stride, m->n, n_rows, sums);
         for (size_t k = 0; k < n_rows; k++) {
             float mean = (float)(sums[k] / (double)m->n), c = 1.0f / sqrtf(mean + m->epsilon);

@@ -24,14 +24,12 @@ bool merge_reserve_links(struct merge_scratch *m)
     if (m->n >= m->links_capacity) {
         free(m->next);
         m->links_capacity = 0;
-        m->next = malloc((m->n + 1) * 3 * sizeof *m->next);
+        m->next = malloc((m->n + 1) * 2 * sizeof *m->next);
         if (!m->next)
             return false;
         m->links_capacity = m->n + 1;
     }
     m->previous = m->next + m->n + 1;
-    m->rank = m->previous + m->n + 1;
-    m->links = m->n;
     return true;
 }
 

@@ -1,7 +1,7 @@
 /* Merging the symbols of one word: again and again the adjacent pair of the lowest rank, the leftmost of equals.
  *
  * One body for both kinds of vocabulary, instantiated with their pair function. Short words are merged by scanning;
- * long ones over a linked list with a binary heap, n log n, at most 36 bytes a symbol. No recursion. */
+ * long ones over a linked list with a binary heap, n log n, at most 32 bytes a symbol. No recursion. */
 #ifndef GGUFD_TOKENIZER_MERGE_H
 #define GGUFD_TOKENIZER_MERGE_H
 
@@ -13,6 +13,7 @@
 
 #define RANK_NONE UINT32_MAX /* the pair does not merge */
 #define SYMBOL_NONE UINT32_MAX
+#define LINK_GONE 0 /* nothing is in front of the first symbol */
 
 enum { MERGE_SHORT = 32 };
 
@@ -24,9 +25,9 @@ struct symbol {
 struct merge_scratch {
     struct symbol *symbols; /* n symbols and a last one that only holds the end */
     size_t n, capacity;
-    uint32_t *next, *previous, *rank; /* [links + 1] long words only; rank of the pair (i, next[i]) */
-    size_t links, links_capacity;
-    struct heap heap; /* rank << 32 | left index; entries whose rank is no longer that of the pair are stale */
+    uint32_t *next, *previous; /* [n + 1] long words only; next LINK_GONE: merged into one on the left */
+    size_t links_capacity;
+    struct heap heap; /* rank << 32 | left index */
 };
 
 /* Room for n symbols and the end; false: no memory. */
@@ -73,23 +74,23 @@ MERGE_INLINE void merge_short(struct merge_scratch *m, const void *rules, const 
     m->n = n;
 }
 
-/* Ranks the pair of i and its successor again and enters it; false: no memory. */
+/* Enters the pair of i and its successor if it merges; false: no memory. */
 MERGE_INLINE bool merge_enter(struct merge_scratch *m, const void *rules, const char *text, merge_pair *pair, uint32_t i)
 {
-    uint32_t right = m->next[i], ignored;
-    m->rank[i] = RANK_NONE;
-    if (right == m->links)
+    uint32_t right = m->next[i], ignored, rank;
+    if (right == m->n)
         return true;
-    m->rank[i] = pair(rules, text, m->symbols[i], m->symbols[right], m->symbols[m->next[right]].start, &ignored);
-    return m->rank[i] == RANK_NONE || heap_push(&m->heap, (uint64_t)m->rank[i] << 32 | i);
+    rank = pair(rules, text, m->symbols[i], m->symbols[right], m->symbols[m->next[right]].start, &ignored);
+    return rank == RANK_NONE || heap_push(&m->heap, (uint64_t)rank << 32 | i);
 }
 
+/* Entries of the heap stay there when their symbols change: one counts if its rank is that of the pair as it is now. */
 MERGE_INLINE bool merge_long(struct merge_scratch *m, const void *rules, const char *text, merge_pair *pair)
 {
     struct symbol *s = m->symbols;
     if (!merge_reserve_links(m))
         return false;
-    uint32_t n = (uint32_t)m->n;
+    uint32_t n = (uint32_t)m->n, result = SYMBOL_NONE;
     m->heap.n = 0;
     for (uint32_t i = 0; i <= n; i++) {
         m->next[i] = i + 1;
@@ -100,12 +101,14 @@ MERGE_INLINE bool merge_long(struct merge_scratch *m, const void *rules, const c
             return false;
     while (m->heap.n) {
         uint64_t entry = heap_pop(&m->heap);
-        uint32_t left = (uint32_t)entry;
-        if (m->rank[left] != entry >> 32)
+        uint32_t left = (uint32_t)entry, right = m->next[left];
+        if (right == LINK_GONE || right == n)
             continue;
-        uint32_t right = m->next[left], after = m->next[right];
-        pair(rules, text, s[left], s[right], s[after].start, &s[left].id);
-        m->rank[right] = RANK_NONE;
+        uint32_t after = m->next[right];
+        if (pair(rules, text, s[left], s[right], s[after].start, &result) != entry >> 32)
+            continue;
+        s[left].id = result;
+        m->next[right] = LINK_GONE;
         m->next[left] = after;
         m->previous[after] = left;
         if (!merge_enter(m, rules, text, pair, left) ||

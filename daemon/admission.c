@@ -176,23 +176,31 @@ void admission_check_headers(struct request *r)
 
 /* ---- before the route acts ---- */
 
-void admission_check_complete(struct request *r)
+/* What stands against a new job now. */
+static void check_engine(struct request *r)
 {
     struct server *s = r->server;
     const char *why = NULL;
+    if (engine_info(s->engine)->vocabulary_only)
+        problem_set(&r->problem, PROBLEM_VOCABULARY_ONLY,
+                    "the model holds a vocabulary and no weights: /tokenize and /detokenize work");
+    else if (s->draining)
+        problem_busy(&r->problem, PROBLEM_DRAINING, server_drain_seconds(s), "the server is shutting down");
+    else if (server_model_changed(s, &why))
+        problem_busy(&r->problem, PROBLEM_MODEL_CHANGED, MODEL_CHANGED_RETRY_S, why);
+    else
+        job_refuse_full(s, &r->problem);
+    if (r->problem.kind != PROBLEM_NONE)
+        metrics_add(s->metrics, METRIC_JOBS, METRICS_LABELS(r->route->name, "refused"), 1);
+}
+
+void admission_check_complete(struct request *r)
+{
+    struct server *s = r->server;
     if (r->problem.kind != PROBLEM_NONE || r->reply.status)
         return;
-    if ((r->route->flags & ROUTE_MODEL) && !s->engine) {
+    if ((r->route->flags & ROUTE_MODEL) && !s->engine)
         problem_busy(&r->problem, PROBLEM_LOADING, server_load_seconds(s), "the model is being loaded");
-    } else if (r->route->flags & ROUTE_WEIGHTS) {
-        if (engine_info(s->engine)->vocabulary_only)
-            problem_set(&r->problem, PROBLEM_VOCABULARY_ONLY,
-                        "the model holds a vocabulary and no weights: /tokenize and /detokenize work");
-        else if (s->draining)
-            problem_busy(&r->problem, PROBLEM_DRAINING, server_drain_seconds(s), "the server is shutting down");
-        else if (engine_model_changed(s->engine, &why))
-            problem_busy(&r->problem, PROBLEM_MODEL_CHANGED, MODEL_CHANGED_RETRY_S, why);
-        else
-            job_refuse_full(s, &r->problem);
-    }
+    else if (r->route->flags & ROUTE_WEIGHTS)
+        check_engine(r);
 }

@@ -7,6 +7,7 @@
 #include "daemon/address.h"
 #include "daemon/auth.h"
 #include "daemon/engine_thread.h"
+#include "daemon/server.h"
 #include "engine/engine.h"
 #include "proto/json.h"
 
@@ -74,7 +75,7 @@ static enum status check_surroundings(const struct config *config, struct error 
 {
     struct address address;
     struct auth_keys *keys = NULL;
-    enum status status = STATUS_OK;
+    enum status status = server_check_config(config, err);
     for (size_t i = 0; i < config->listen.count && !status; i++)
         status = address_parse(config->listen.items[i], &address, err);
     if (!status)

@@ -15,6 +15,7 @@ enum {
     TICK_MS = 100,             /* resolution of deadlines; runs only while there is something to watch */
     MODEL_CHECK_MS = 5000,
     CONNECTION_MEMORY = 16384, /* of libmicrohttpd, for each: bounds a request's header */
+    RESERVED_CONNECTIONS = 3,  /* besides those that wait: the running job's, and two for /health and /metrics */
     SPARE_CONNECTIONS = 16     /* libmicrohttpd's own limit lies above ours */
 };
 
@@ -267,9 +268,20 @@ static void start_timers(struct server *s)
         uv_timer_start(&s->watchdog_timer, on_watchdog, 0, s->notify.watchdog_ms);
 }
 
+enum status server_check_config(const struct config *config, struct error *err)
+{
+    if (config->max_connections >= config->queue + RESERVED_CONNECTIONS)
+        return STATUS_OK;
+    return error_set(err, STATUS_INVALID, "max_connections %lld is too low for a queue of %lld: at least %lld",
+                     (long long)config->max_connections, (long long)config->queue,
+                     (long long)config->queue + RESERVED_CONNECTIONS);
+}
+
 static enum status server_start(struct server *s, struct error *err)
 {
-    enum status status = listeners_open(s, err);
+    enum status status = server_check_config(s->config, err);
+    if (!status)
+        status = listeners_open(s, err);
     if (!status)
         status = auth_keys_load(s->config->api_key_file, &s->keys, err);
     if (!status)

@@ -51,6 +51,9 @@ struct server {
     int exit_status;
 };
 
+/* What no single key can say: connections must outnumber the jobs that hold one, or /health would find none. */
+enum status server_check_config(const struct config *config, struct error *err);
+
 /* Serves until a signal; returns the exit status. */
 int server_run(const struct config *config);
 

@@ -1,4 +1,5 @@
 /* Jobs: streams, cancel in each state, the bounded line, deadlines, prefix reuse. */
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,6 +7,7 @@
 #include <sys/socket.h>
 
 #include "tests/support/daemon_process.h"
+#include "tests/support/gguf_builder.h"
 #include "tests/support/suite.h"
 
 static struct daemon d;
@@ -261,6 +263,7 @@ TEST(the_line_is_bounded_and_the_refusal_says_when_to_come_back)
     ck_assert_int_gt(atoi(retry), 1); /* 2,000 tokens take longer, and the speed is known */
     ck_assert(number(r.body.data, "retry_after_s") >= atoi(retry));
     http_reply_clear(&r);
+    ck_assert(daemon_metric(&d, "ggufd_jobs_total{route=\"/generate\",reason=\"refused\"}") >= 1);
     expect("/tokenize", "{\"content\":\"a\"}", 200, NULL);
     for (int i = 0; i < 3; i++)
         http_close(&jobs[i]);
@@ -401,6 +404,47 @@ TEST(a_vocabulary_alone_tokenizes_and_refuses_the_rest)
 }
 END
 
+/* A model whose token 9 has an embedding that is not a number. */
+static const char *model_with_a_hole(void)
+{
+    static char path[128];
+    struct gguf_builder *b = gguf_builder_tiny(&(struct tiny_model){.type = 0, .seed = 6});
+    size_t bytes;
+    char *data = gguf_builder_tensor_data(b, "token_embd.weight", &bytes);
+    ck_assert_ptr_nonnull(data);
+    static const float nan_row[64] = {[0] = NAN};
+    memcpy(data + 9 * sizeof nan_row, nan_row, sizeof nan_row);
+    snprintf(path, sizeof path, "%s/hole.gguf", suite_tmp());
+    gguf_builder_write(b, path);
+    gguf_builder_free(b);
+    return path;
+}
+
+TEST(a_value_that_is_not_finite_is_a_problem_first_and_a_cut_later)
+{
+    start(model_with_a_hole(), NULL);
+    expect("/logits", "{\"prompt\":[1,5,6],\"positions\":\"all\"}", 200, NULL);
+    expect("/logits", "{\"prompt\":[1,5,9],\"positions\":\"all\"}", 500, "position 2");
+    expect("/generate", "{\"prompt\":[1,5,9],\"max_tokens\":2}", 500, "non-finite-logits");
+    expect("/logits", "{\"prompt\":[9,5],\"format\":\"f32\",\"positions\":[0]}", 500, "position 0");
+    struct http h;
+    struct http_reply r = {0};
+    ck_assert(http_open(&h, d.address));
+    ck_assert(http_request(&h, "POST", "/logits", NULL, "{\"prompt\":[1,5,9],\"format\":\"f32\",\"positions\":\"all\"}"));
+    ck_assert(http_read_head(&h, &r, 5000));
+    ck_assert_int_eq(r.status, 200);
+    long rows = atol(http_header(&r, "Content-Length"));
+    while (http_read_some(&h, &r, 5000))
+        continue;
+    ck_assert(!h.body_done);
+    ck_assert_int_eq((long)r.body.size, rows / 3 * 2);
+    ck_assert(daemon_logged(&d, "logits-failed", 1000));
+    http_reply_clear(&r);
+    http_close(&h);
+    daemon_stop(&d);
+}
+END
+
 /* The client asks for more than the window and socket buffers hold and reads nothing; others must not notice. */
 TEST(a_client_that_stops_reading_is_cut_and_holds_nobody_up)
 {
@@ -471,5 +515,5 @@ SUITE(jobs, T(a_stream_says_the_same_as_one_reply), T(the_first_line_comes_befor
       T(the_line_is_bounded_and_the_refusal_says_when_to_come_back), T(a_job_is_cancelled_by_its_id),
       T(deadlines_hold_while_queued_and_while_running), T(progress_is_told_at_least_once_a_second),
       T(the_context_is_a_hard_edge), T(a_vocabulary_alone_tokenizes_and_refuses_the_rest),
-      T(a_client_that_stops_reading_is_cut_and_holds_nobody_up),
+      T(a_value_that_is_not_finite_is_a_problem_first_and_a_cut_later), T(a_client_that_stops_reading_is_cut_and_holds_nobody_up),
       T(large_bodies_are_read_off_the_loop_and_give_the_same_ids))

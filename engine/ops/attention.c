@@ -23,24 +23,28 @@ static size_t min_size(size_t a, size_t b)
 
 /* ---- scratch ---- */
 
-static size_t w_stride(const struct kv_config *c)
+static size_t w_stride(size_t n_keys)
 {
-    return round_up(c->n_positions + ATTENTION_KEYS, 16);
+    return round_up(n_keys + ATTENTION_KEYS, 16);
 }
 
-/* Most rows of a tile: bounded by the scores' memory and by what the batch can fill. */
-static size_t rows_max(const struct kv_config *c, size_t n_heads, size_t n_tokens)
+/* Most rows a batch can fill, whatever the keys. */
+static size_t rows_bound(const struct kv_config *c, size_t n_heads, size_t n_tokens)
 {
-    size_t fit = SCORE_BYTES / (w_stride(c) * sizeof(float)) / ATTENTION_ROWS_MIN * ATTENTION_ROWS_MIN;
-    fit = fit < ATTENTION_ROWS_MIN ? ATTENTION_ROWS_MIN : min_size(fit, ATTENTION_ROWS);
-    return min_size(fit, round_up(n_heads / c->n_heads * n_tokens, ATTENTION_ROWS_MIN));
+    return min_size(ATTENTION_ROWS, round_up(n_heads / c->n_heads * n_tokens, ATTENTION_ROWS_MIN));
 }
 
-/* Lays the buffers of `rows` rows out from `base` on; returns the bytes. */
+/* Rows whose scores of n_keys keys fit, at most `bound`. */
+static size_t rows_fitting(size_t n_keys, size_t bound)
+{
+    size_t fit = SCORE_BYTES / (w_stride(n_keys) * sizeof(float)) / ATTENTION_ROWS_MIN * ATTENTION_ROWS_MIN;
+    return fit < ATTENTION_ROWS_MIN ? ATTENTION_ROWS_MIN : min_size(fit, bound);
+}
+
+/* Lays the buffers of `rows` rows out from `base` on, w last; returns the bytes in front of w. */
 static size_t lay_out(struct attention_tile *t, const struct kv_config *c, size_t rows, char *base)
 {
     size_t stepped = round_up(rows, ATTENTION_ROW_STEP), at = 0;
-    t->w_stride = w_stride(c);
     struct {
         void **pointer;
         size_t bytes;
@@ -50,7 +54,7 @@ static size_t lay_out(struct attention_tile *t, const struct kv_config *c, size_
         {(void **)&t->v, ATTENTION_KEYS * 64 * sizeof(double)},
         {(void **)&t->p, stepped * ATTENTION_KEYS * sizeof(double)},
         {(void **)&t->sums, stepped * round_up(c->head_size, 8) * sizeof(double)},
-        {(void **)&t->w, rows * t->w_stride * sizeof(float)},
+        {(void **)&t->w, 0},
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         *parts[i].pointer = base + at;
@@ -59,10 +63,15 @@ static size_t lay_out(struct attention_tile *t, const struct kv_config *c, size_
     return at;
 }
 
+/* Scores of as many rows as fit, or of the fewest rows when there are many keys. */
 size_t attention_scratch_bytes(const struct kv_config *config, size_t n_heads, size_t n_tokens)
 {
     struct attention_tile t;
-    return lay_out(&t, config, rows_max(config, n_heads, n_tokens), NULL);
+    size_t rows = rows_bound(config, n_heads, n_tokens), row_bytes = w_stride(config->n_positions) * sizeof(float);
+    size_t most = rows * row_bytes < SCORE_BYTES ? rows * row_bytes : SCORE_BYTES;
+    if (most < ATTENTION_ROWS_MIN * row_bytes)
+        most = ATTENTION_ROWS_MIN * row_bytes;
+    return lay_out(&t, config, rows, NULL) + round_up(most, 64);
 }
 
 /* ---- plain code ---- */
@@ -163,9 +172,10 @@ void attention_rows(enum cpu_tier tier, const struct attention *a, size_t head_b
 {
     const struct kv_config *c = &a->kv->config;
     assert(a->n_heads % c->n_heads == 0 && a->position + a->n_tokens <= c->n_positions);
-    size_t group = a->n_heads / c->n_heads, rows = rows_max(c, a->n_heads, a->n_tokens);
-    struct attention_tile tile = {.a = a};
-    lay_out(&tile, c, rows, scratch);
+    size_t group = a->n_heads / c->n_heads, n_keys = a->position + token_end;
+    struct attention_tile tile = {.a = a, .w_stride = w_stride(n_keys)};
+    size_t bound = rows_bound(c, a->n_heads, a->n_tokens), rows = rows_fitting(n_keys, bound);
+    lay_out(&tile, c, bound, scratch);
     for (size_t h = head_begin; h < head_end; h = tile.head_end) {
         tile.kv_head = h / group;
         tile.head_begin = h;
@@ -181,7 +191,8 @@ void attention_share(enum cpu_tier tier, const struct attention *a, unsigned wor
 {
     const struct kv_config *c = &a->kv->config;
     size_t group = a->n_heads / c->n_heads, part = group;
-    size_t n_tokens = min_size(a->n_tokens, (rows_max(c, a->n_heads, a->n_tokens) + group - 1) / group);
+    size_t rows = rows_fitting(a->position + a->n_tokens, rows_bound(c, a->n_heads, a->n_tokens));
+    size_t n_tokens = min_size(a->n_tokens, rows / min_size(group, ATTENTION_GROUP));
     size_t n_tiles = (a->n_tokens + n_tokens - 1) / n_tokens;
     while (part > 1 && n_tiles * c->n_heads * (group / part) < n_workers)
         part = (part + 1) / 2;

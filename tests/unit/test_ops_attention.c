@@ -198,6 +198,16 @@ TEST(a_batch_attends_causally_at_any_position)
 }
 END
 
+/* So many keys that the scores of fewer rows fit than a tile has, in the end of the fewest. */
+TEST(tiles_shrink_when_there_are_many_keys)
+{
+    uint64_t seed = 9;
+    every_tier(&seed, &(struct shape){8, 1, 8, 9000, 13}, 2);
+    every_tier(&seed, &(struct shape){8, 1, 3, 40000, 5}, 2);
+    every_tier(&seed, &(struct shape){8, 1, 12, 3000, 9}, 2);
+}
+END
+
 /* Scores so far apart that most probabilities vanish or are subnormal F16, and some exponentials leave the fast range. */
 TEST(extreme_scores_keep_their_bits)
 {
@@ -333,6 +343,7 @@ END
 
 SUITE(ops_attention, T(one_token_attends_to_any_number_of_keys), T(any_head_size_and_group_works),
       T(a_batch_attends_causally_at_any_position), T(extreme_scores_keep_their_bits),
+      T(tiles_shrink_when_there_are_many_keys),
       T(a_value_that_is_not_finite_reaches_every_output_that_sees_it), T(splitting_a_batch_changes_nothing),
       T(rows_of_chosen_heads_and_tokens_only_are_written),
       T(storing_gives_the_cache_the_same_bits_on_every_tier))

@@ -16,7 +16,8 @@ size_t experts_group_bytes(const struct activation_layout *layout, size_t width,
 size_t experts_encoded_bytes(const struct activation_layout *layout, size_t width, size_t n_places, size_t n_experts)
 {
     size_t tile = layout->token_tile ? layout->token_tile : 1, groups = n_places < n_experts ? n_places : n_experts;
-    return experts_group_bytes(layout, width, n_places) + groups * experts_group_bytes(layout, width, tile);
+    return experts_group_bytes(layout, width, n_places) +
+           groups * (experts_group_bytes(layout, width, tile) + GROUP_ALIGN);
 }
 
 /* The choice buffer of a node of the mixture, for this step's rows. */

@@ -166,6 +166,8 @@ struct gguf_builder *model_case_build(const struct model_case *c)
     write_vector(&w, "output_norm.weight", c->n_embd, 0.7f, 1.4f);
     if (!c->tied)
         write_matrix(&w, "output.weight", c->n_embd, MODEL_CASE_VOCAB, 0);
+    if (c->output_bias)
+        write_vector(&w, "output.bias", MODEL_CASE_VOCAB, -0.5f, 0.5f);
     if (c->rope_freqs)
         write_vector(&w, "rope_freqs.weight", c->head_size / 2, 1.0f, 8.0f);
     for (unsigned layer = 0; layer < c->n_layers; layer++)

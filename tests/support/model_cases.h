@@ -15,7 +15,7 @@ struct model_case {
     const char *format, *format2; /* of matrices; format2: of every other one, NULL: all alike */
     uint32_t n_layers, n_embd, n_heads, n_heads_kv, head_size, n_ff, n_experts, n_used;
     uint32_t n_tokens; /* evaluated */
-    bool tied, biases, rope_freqs;
+    bool tied, biases, output_bias, rope_freqs;
     const char *scaling; /* NULL: key absent; so are numbers that are 0 below */
     float factor, scale_linear, base, attn_factor, beta_fast, beta_slow, log_multiplier, temperature;
     uint32_t original_context;

@@ -41,3 +41,9 @@ build/fuzz/fuzz_%: build/fuzz/tests/fuzz/fuzz_%.o build/fuzz/libggufd.a
 	@clang -pthread -fsanitize=fuzzer,address,undefined -o $@ $^ $(DAEMON_LIBS) -lm
 
 -include $(shell find build/fuzz -name '*.d' 2>/dev/null)
+
+## make test-tokenizer-long          100,000 texts a vocabulary; 500 texts a word splitter against ../shared/tools
+.PHONY: test-tokenizer-long
+test-tokenizer-long: $(BUILD)/tests/unit/test_tokenizer_random $(BUILD)/tests/unit/test_tokenizer_speed $(BUILD)/tests/tools/tokenize
+	@GGUFD_LONG=1 sh tests/run.sh $(MODE) $(BUILD)/tests/unit/test_tokenizer_random $(BUILD)/tests/unit/test_tokenizer_speed
+	@python3 tests/tokenizer_crosscheck.py $(BUILD)/tests/tools/tokenize $${GGUFD_SHARED:-../shared} 500

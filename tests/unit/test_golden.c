@@ -178,6 +178,19 @@ static void best_tier_splits(const struct golden *g)
             expect_setting(g, &settings[i], i == 0 || i == 2);
 }
 
+/* The tiers between scalar and best: one prefill and one decode. */
+static void other_tiers(const struct golden *g)
+{
+    for (int tier = 0; tier < TIER_COUNT; tier++) {
+        struct setting prefill = {cpu_tier_name((enum cpu_tier)tier), 24, 2}, decode = {prefill.tier, 1, 1};
+        if (tier == TIER_SCALAR || tier == (int)cpu_tier_best() || !cpu_tier_available((enum cpu_tier)tier))
+            continue;
+        expect_setting(g, &prefill, false);
+        if (is_full())
+            expect_setting(g, &decode, false);
+    }
+}
+
 TEST(scalar_logits_are_the_references)
 {
     if (!suite_shared("fixtures/manifest.json"))
@@ -194,4 +207,13 @@ TEST(logits_do_not_depend_on_tier_batch_threads_or_cache)
 }
 END
 
-SUITE(golden, T(scalar_logits_are_the_references), T(logits_do_not_depend_on_tier_batch_threads_or_cache))
+TEST(every_tier_has_the_references_logits)
+{
+    if (!suite_shared("fixtures/manifest.json"))
+        SKIP("../shared/fixtures is missing");
+    each_golden(other_tiers);
+}
+END
+
+SUITE(golden, T(scalar_logits_are_the_references), T(logits_do_not_depend_on_tier_batch_threads_or_cache),
+      T(every_tier_has_the_references_logits))

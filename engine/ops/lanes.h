@@ -156,50 +156,36 @@ INLINE int lanes_any_above(f32v x, float limit)
 #endif
 }
 
-/* math_pexp in its common range; *n receives the power of two in every lane. */
-INLINE f32v lanes_pexp_normal(f32v x, f32v *n)
-{
-    f32v z = (x * 0x1.715476p+0f) + 12582912.0f;
-    *n = z - 12582912.0f;
-    f32v b = (x - (*n * 0x1.62e4p-1f)) - (*n * 0x1.7f7d1cp-20f), u = b * b;
-    f32v k = (f32v)(((u32v)z << 23) + 0x3f800000u);
-    f32v high = (0x1.0e4020p-7f * b) + 0x1.573e2ep-5f, low = (0x1.555e66p-3f * b) + 0x1.fffdb6p-2f;
-    f32v j = (((high * u) + low) * u) + (0x1.ffffecp-1f * b);
-    return (k * j) + k;
-}
-
-/* math_pexp in its whole range: slow, because products may be subnormal in lanes that do not need them. */
-INLINE f32v lanes_pexp_wide(f32v x)
+/* math_pexp in every lane. *magnitude receives |n|, n the power of two; where it exceeds 126 the result is right only if
+ * `wide` is set. That costs time even in lanes that do not need it: their discarded products may be subnormal. */
+INLINE f32v lanes_pexp_as(f32v x, f32v *magnitude, const int wide)
 {
     f32v z = (x * 0x1.715476p+0f) + 12582912.0f, n = z - 12582912.0f;
     f32v b = (x - (n * 0x1.62e4p-1f)) - (n * 0x1.7f7d1cp-20f), u = b * b;
     u32v e = (u32v)z << 23;
     f32v k = (f32v)(e + 0x3f800000u);
     f32v high = (0x1.0e4020p-7f * b) + 0x1.573e2ep-5f, low = (0x1.555e66p-3f * b) + 0x1.fffdb6p-2f;
-    f32v j = (((high * u) + low) * u) + (0x1.ffffecp-1f * b);
-    f32v magnitude = (f32v)((u32v)n & 0x7fffffffu), one = {0};
-    one = one + 1.0f;
-    u32v below = (u32v)(n <= 0.0f), g = below & 0x82000000u;
-    s32v is_wide = magnitude > 126.0f;
-    /* Ordinary lanes get 1 here: their s2 * j would be subnormal, which costs a hundred cycles. */
-    f32v s1 = lanes_select(is_wide, (f32v)(g + 0x7f000000u), one), s2 = lanes_select(is_wide, (f32v)(e - g), one);
-    f32v limit = (f32v)(~below & 0x7f800000u); /* s1 * s1: infinity or 0 */
-    f32v wide = lanes_select(magnitude > 192.0f, limit, ((s2 * j) + s2) * s1);
-    return lanes_select(is_wide, wide, (k * j) + k);
+    f32v j = (((high * u) + low) * u) + (0x1.ffffecp-1f * b), normal = (k * j) + k;
+    *magnitude = (f32v)((u32v)n & 0x7fffffffu);
+    if (!wide)
+        return normal;
+    u32v g = (u32v)(n <= 0.0f) & 0x82000000u;
+    f32v s1 = (f32v)(g + 0x7f000000u), s2 = (f32v)(e - g);
+    f32v far = lanes_select(*magnitude > 192.0f, s1 * s1, ((s2 * j) + s2) * s1);
+    return lanes_select(*magnitude > 126.0f, far, normal);
 }
 
-/* math_pexp in every lane of `count` vectors. */
+/* math_pexp in every lane of `count` <= 4 vectors. */
 INLINE void lanes_pexp(f32v *v, const int count)
 {
-    f32v result[4], most = {0};
+    f32v result[4], magnitude, most = {0};
     UNROLL for (int i = 0; i < count; i++) {
-        f32v n;
-        result[i] = lanes_pexp_normal(v[i], &n);
-        most = lanes_max((f32v)((u32v)n & 0x7fffffffu), most);
+        result[i] = lanes_pexp_as(v[i], &magnitude, 0);
+        most = lanes_max(magnitude, most);
     }
     if (__builtin_expect(lanes_any_above(most, 126.0f), 0)) {
         UNROLL for (int i = 0; i < count; i++)
-            v[i] = lanes_pexp_wide(v[i]);
+            v[i] = lanes_pexp_as(v[i], &magnitude, 1);
     } else {
         UNROLL for (int i = 0; i < count; i++)
             v[i] = result[i];

@@ -160,10 +160,11 @@ static enum status load_environment(struct loading *l, char *const *environment)
             continue;
         const char *rest = name + sizeof PREFIX - 1;
         const struct option *o = find_variable(rest, (size_t)(equals - rest));
+        size_t size = (size_t)(equals - name);
         enum status status = o ? set_text(l, o, equals + 1, LAYER_ENVIRONMENT)
-                               : config_list_push(&l->config->unknown_environment, name, (size_t)(equals - name), l->err);
+                               : config_list_push(&l->config->unknown_environment, name, size, l->err);
         if (status != STATUS_OK) {
-            error_context(l->err, "%.*s", (int)(equals - name), name);
+            error_context(l->err, "%.*s", (int)size, name);
             return status;
         }
     }

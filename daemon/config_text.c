@@ -69,8 +69,7 @@ void config_write_markdown(struct buffer *out)
         char expected[128];
         buffer_printf(out, "| `%s` | ", options[i].key);
         write_cell(out, option_expected(&options[i], expected, sizeof expected));
-        buffer_printf(out, " | %s%s%s | ", *options[i].fallback ? "`" : "", *options[i].fallback ? options[i].fallback : "none",
-                      *options[i].fallback ? "`" : "");
+        buffer_printf(out, *options[i].fallback ? " | `%s` | " : " | none%s | ", options[i].fallback);
         write_cell(out, options[i].help);
         buffer_text(out, " |\n");
     }

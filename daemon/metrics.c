@@ -304,7 +304,8 @@ static void write_process(const struct metrics *m, struct buffer *out)
     if (read_resident_bytes(&value))
         write_process_metric(out, "process_resident_memory_bytes", "gauge", "Resident memory.", value);
     if (m->start_time_s > 0)
-        write_process_metric(out, "process_start_time_seconds", "gauge", "Start, in seconds since 1970.", m->start_time_s);
+        write_process_metric(out, "process_start_time_seconds", "gauge", "Start, in seconds since 1970.",
+                             m->start_time_s);
     if (getrusage(RUSAGE_SELF, &usage) == 0)
         write_process_metric(out, "process_cpu_seconds_total", "counter", "User and system CPU time.",
                              (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +

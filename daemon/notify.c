@@ -52,7 +52,8 @@ static enum status connect_to(const char *path, int *fd, struct error *err)
     size_t n = strlen(path);
     char quoted[ERROR_QUOTE_BYTES];
     if ((*path != '/' && *path != '@') || n < 2 || n >= sizeof address.sun_path)
-        return error_set(err, STATUS_INVALID, "NOTIFY_SOCKET must be an absolute path or @name of 2..%zu bytes, not \"%s\"",
+        return error_set(err, STATUS_INVALID,
+                         "NOTIFY_SOCKET must be an absolute path or @name of 2..%zu bytes, not \"%s\"",
                          sizeof address.sun_path - 1, error_quote(path, n, quoted));
     memcpy(address.sun_path, path, n);
     if (*path == '@') /* abstract: the name has no end but its length */
@@ -167,7 +168,8 @@ static enum status take_socket(int fd, struct notify_socket *out, struct error *
         return error_set(err, STATUS_INVALID, "LISTEN_FDS: descriptor %d is no socket", fd);
     if ((family != AF_INET && family != AF_INET6 && family != AF_UNIX) || socket_option(fd, SO_TYPE) != SOCK_STREAM ||
         socket_option(fd, SO_ACCEPTCONN) != 1)
-        return error_set(err, STATUS_INVALID, "LISTEN_FDS: descriptor %d is no listening TCP or Unix stream socket", fd);
+        return error_set(err, STATUS_INVALID, "LISTEN_FDS: descriptor %d is no listening TCP or Unix stream socket",
+                         fd);
     if (fcntl(fd, F_SETFD, FD_CLOEXEC) != 0)
         return error_set(err, STATUS_IO, "LISTEN_FDS: descriptor %d: %s", fd, strerror(errno));
     *out = (struct notify_socket){fd, family == AF_UNIX};

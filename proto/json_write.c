@@ -40,7 +40,8 @@ void json_write_string(struct buffer *b, struct span text)
         }
         at += n;
     }
-    buffer_append(b, text.data + start, text.size - start);
+    if (start < text.size)
+        buffer_append(b, text.data + start, text.size - start);
     buffer_byte(b, '"');
 }
 

@@ -150,7 +150,8 @@ static enum status read_ids_prompt(struct reader *r, struct json_value value, si
     return status;
 }
 
-static enum status read_batch(struct reader *r, struct json_value value, enum json_type type, struct openai_request *out)
+static enum status read_batch(struct reader *r, struct json_value value, enum json_type type,
+                              struct openai_request *out)
 {
     static const char name[] = "\"prompt\"";
     struct json_value element;

@@ -245,7 +245,9 @@ static enum status read_id(struct reader *r, const struct field *f, struct json_
         id[text.size] = 0;
     }
     buffer_clear(&text);
-    return valid ? STATUS_OK : field_refuse(r, PROBLEM_INVALID_REQUEST, "must be a string matching [A-Za-z0-9._-]{1,64}");
+    if (valid)
+        return STATUS_OK;
+    return field_refuse(r, PROBLEM_INVALID_REQUEST, "must be a string matching [A-Za-z0-9._-]{1,64}");
 }
 
 static enum status read_temperature(struct reader *r, const struct field *f, struct json_value value, void *out)
@@ -256,7 +258,8 @@ static enum status read_temperature(struct reader *r, const struct field *f, str
         return field_refuse_value(r, value, "0");
     if (json_integer(value, &number) && number == 0)
         return STATUS_OK;
-    return field_refuse(r, PROBLEM_NOT_IMPLEMENTED, "generation is greedy, sampling is not implemented: only 0 is accepted");
+    return field_refuse(r, PROBLEM_NOT_IMPLEMENTED,
+                        "generation is greedy, sampling is not implemented: only 0 is accepted");
 }
 
 static enum status refuse_sampling(struct reader *r, const struct field *f, struct json_value value, void *out)

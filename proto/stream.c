@@ -13,6 +13,8 @@ static size_t append_certain(struct buffer *out, const char *data, size_t size, 
 {
     size_t start = 0, at = 0;
     uint32_t code_point = 0;
+    if (size == 0) /* data may be NULL */
+        return 0;
     while (at < size) {
         size_t n = utf8_decode(data + at, size - at, &code_point);
         if (code_point == UTF8_INCOMPLETE)

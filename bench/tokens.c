@@ -75,11 +75,12 @@ static double prefill_rate(size_t n)
 
 static double decode_rate(size_t depth)
 {
-    if (session_length(session) > depth || depth == 0)
-        run_seconds(depth ? depth : 1, depth, NULL);
+    size_t first = depth ? depth : 1;
+    if (session_length(session) != first)
+        run_seconds(first, first, NULL);
     double start = wall_seconds();
     for (size_t i = 1; i <= options.steps; i++)
-        run_seconds(depth + i + (depth == 0), SIZE_MAX, NULL);
+        run_seconds(first + i, SIZE_MAX, NULL);
     return options.steps / (wall_seconds() - start);
 }
 

@@ -4,11 +4,11 @@
  * a kernel handles at once, the last row stands in for the missing ones and only the real ones are stored. */
 #ifndef GGUFD_QUANT_AVX2_H
 #define GGUFD_QUANT_AVX2_H
+#include "engine/quant/activation.h"
+
 #if defined(__x86_64__)
 
 #include <immintrin.h>
-
-#include "engine/quant/activation.h"
 
 #define AVX2_TARGET "avx2,fma,f16c"
 #define AVX2 __attribute__((target(AVX2_TARGET)))

@@ -5,12 +5,12 @@
  * copied into scratch first; all other groups are read in place. */
 #ifndef GGUFD_QUANT_AVX512_H
 #define GGUFD_QUANT_AVX512_H
+#include "engine/quant/activation.h"
+
 #if defined(__x86_64__)
 
 #include <immintrin.h>
 #include <string.h>
-
-#include "engine/quant/activation.h"
 
 #define AVX512_TARGET "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,avx2,fma,f16c"
 #define AVX512 __attribute__((target(AVX512_TARGET)))

@@ -1,5 +1,6 @@
 /* IQ2_S: per 8 weights a 10-bit grid index and eight signs; 4-bit scales of 16 weights; an F16 scale. */
 #include "engine/quant/grid.h"
+#include "engine/quant/neon.h"
 #include "engine/quant/superblock_avx2.h"
 #include "engine/quant/superblock_sum_avx512.h"
 
@@ -44,6 +45,10 @@ SUPERBLOCK_SCALAR_AVX2(iq2_s, sizeof(struct block_iq2_s), 0, 0.125f)
 SUPERBLOCK_UNPACKED_AVX512(iq2_s, iq2_s_unpack, sizeof(struct block_iq2_s), 1, 0.125f)
 #endif
 
+#if defined(__aarch64__)
+SUPERBLOCK_KERNEL_NEON(iq2_s, sizeof(struct block_iq2_s), SUPERBLOCK_SUM, 0.125f, iq2_s_unpack)
+#endif
+
 const struct format format_iq2_s = {
     .id = 22,
     .name = "IQ2_S",
@@ -54,8 +59,10 @@ const struct format format_iq2_s = {
     .dot = iq2_s_dot,
     .decode = {[TIER_SCALAR] = SCALAR(iq2_s, ACT_Q8_K),
                SUPERBLOCK_DECODE_AVX2(iq2_s)
-               SUPERBLOCK_DECODE_AVX512(iq2_s)},
+               SUPERBLOCK_DECODE_AVX512(iq2_s)
+               NEON_SLOT(iq2_s, ACT_Q8_K)},
     .prefill = {[TIER_SCALAR] = SCALAR(iq2_s, ACT_Q8_K),
                 SUPERBLOCK_PREFILL_AVX2(iq2_s)
-                SUPERBLOCK_PREFILL_AVX512(iq2_s)},
+                SUPERBLOCK_PREFILL_AVX512(iq2_s)
+                NEON_SLOT(iq2_s, ACT_Q8_K)},
 };

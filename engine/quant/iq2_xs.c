@@ -1,5 +1,6 @@
 /* IQ2_XS: per 8 weights a 9-bit grid index and seven signs; 4-bit scales of 16 weights; an F16 scale. */
 #include "engine/quant/grid.h"
+#include "engine/quant/neon.h"
 #include "engine/quant/superblock_avx2.h"
 #include "engine/quant/superblock_sum_avx512.h"
 
@@ -42,6 +43,10 @@ SUPERBLOCK_SCALAR_AVX2(iq2_xs, sizeof(struct block_iq2_xs), 0, 0.125f)
 SUPERBLOCK_UNPACKED_AVX512(iq2_xs, iq2_xs_unpack, sizeof(struct block_iq2_xs), 1, 0.125f)
 #endif
 
+#if defined(__aarch64__)
+SUPERBLOCK_KERNEL_NEON(iq2_xs, sizeof(struct block_iq2_xs), SUPERBLOCK_SUM, 0.125f, iq2_xs_unpack)
+#endif
+
 const struct format format_iq2_xs = {
     .id = 17,
     .name = "IQ2_XS",
@@ -52,8 +57,10 @@ const struct format format_iq2_xs = {
     .dot = iq2_xs_dot,
     .decode = {[TIER_SCALAR] = SCALAR(iq2_xs, ACT_Q8_K),
                SUPERBLOCK_DECODE_AVX2(iq2_xs)
-               SUPERBLOCK_DECODE_AVX512(iq2_xs)},
+               SUPERBLOCK_DECODE_AVX512(iq2_xs)
+               NEON_SLOT(iq2_xs, ACT_Q8_K)},
     .prefill = {[TIER_SCALAR] = SCALAR(iq2_xs, ACT_Q8_K),
                 SUPERBLOCK_PREFILL_AVX2(iq2_xs)
-                SUPERBLOCK_PREFILL_AVX512(iq2_xs)},
+                SUPERBLOCK_PREFILL_AVX512(iq2_xs)
+                NEON_SLOT(iq2_xs, ACT_Q8_K)},
 };

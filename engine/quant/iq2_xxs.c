@@ -1,5 +1,6 @@
 /* IQ2_XXS: per 32 weights four grid indices, four times seven signs and a 4-bit scale; an F16 scale per super-block. */
 #include "engine/quant/grid.h"
+#include "engine/quant/neon.h"
 #include "engine/quant/superblock_avx2.h"
 #include "engine/quant/superblock_sum_avx512.h"
 
@@ -45,6 +46,10 @@ SUPERBLOCK_SCALAR_AVX2(iq2_xxs, sizeof(struct block_iq2_xxs), 0, 0.125f)
 SUPERBLOCK_UNPACKED_AVX512(iq2_xxs, iq2_xxs_unpack, sizeof(struct block_iq2_xxs), 1, 0.125f)
 #endif
 
+#if defined(__aarch64__)
+SUPERBLOCK_KERNEL_NEON(iq2_xxs, sizeof(struct block_iq2_xxs), SUPERBLOCK_SUM, 0.125f, iq2_xxs_unpack)
+#endif
+
 const struct format format_iq2_xxs = {
     .id = 16,
     .name = "IQ2_XXS",
@@ -55,8 +60,10 @@ const struct format format_iq2_xxs = {
     .dot = iq2_xxs_dot,
     .decode = {[TIER_SCALAR] = SCALAR(iq2_xxs, ACT_Q8_K),
                SUPERBLOCK_DECODE_AVX2(iq2_xxs)
-               SUPERBLOCK_DECODE_AVX512(iq2_xxs)},
+               SUPERBLOCK_DECODE_AVX512(iq2_xxs)
+               NEON_SLOT(iq2_xxs, ACT_Q8_K)},
     .prefill = {[TIER_SCALAR] = SCALAR(iq2_xxs, ACT_Q8_K),
                 SUPERBLOCK_PREFILL_AVX2(iq2_xxs)
-                SUPERBLOCK_PREFILL_AVX512(iq2_xxs)},
+                SUPERBLOCK_PREFILL_AVX512(iq2_xxs)
+                NEON_SLOT(iq2_xxs, ACT_Q8_K)},
 };

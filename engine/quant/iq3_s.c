@@ -1,5 +1,6 @@
 /* IQ3_S: per 4 weights a 9-bit grid index and four signs; 4-bit scales of 32 weights; an F16 scale. */
 #include "engine/quant/grid.h"
+#include "engine/quant/neon.h"
 #include "engine/quant/superblock_avx2.h"
 #include "engine/quant/superblock_sum_avx512.h"
 
@@ -44,6 +45,10 @@ SUPERBLOCK_SCALAR_AVX2(iq3_s, sizeof(struct block_iq3_s), 0, 1)
 SUPERBLOCK_UNPACKED_AVX512(iq3_s, iq3_s_unpack, sizeof(struct block_iq3_s), 1, 1)
 #endif
 
+#if defined(__aarch64__)
+SUPERBLOCK_KERNEL_NEON(iq3_s, sizeof(struct block_iq3_s), SUPERBLOCK_SUM, 1, iq3_s_unpack)
+#endif
+
 const struct format format_iq3_s = {
     .id = 21,
     .name = "IQ3_S",
@@ -54,8 +59,10 @@ const struct format format_iq3_s = {
     .dot = iq3_s_dot,
     .decode = {[TIER_SCALAR] = SCALAR(iq3_s, ACT_Q8_K),
                SUPERBLOCK_DECODE_AVX2(iq3_s)
-               SUPERBLOCK_DECODE_AVX512(iq3_s)},
+               SUPERBLOCK_DECODE_AVX512(iq3_s)
+               NEON_SLOT(iq3_s, ACT_Q8_K)},
     .prefill = {[TIER_SCALAR] = SCALAR(iq3_s, ACT_Q8_K),
                 SUPERBLOCK_PREFILL_AVX2(iq3_s)
-                SUPERBLOCK_PREFILL_AVX512(iq3_s)},
+                SUPERBLOCK_PREFILL_AVX512(iq3_s)
+                NEON_SLOT(iq3_s, ACT_Q8_K)},
 };

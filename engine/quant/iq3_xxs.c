@@ -1,5 +1,6 @@
 /* IQ3_XXS: a grid index per 4 weights; per 32 weights four times seven signs and a 4-bit scale; an F16 scale. */
 #include "engine/quant/grid.h"
+#include "engine/quant/neon.h"
 #include "engine/quant/superblock_avx2.h"
 #include "engine/quant/superblock_sum_avx512.h"
 
@@ -44,6 +45,10 @@ SUPERBLOCK_SCALAR_AVX2(iq3_xxs, sizeof(struct block_iq3_xxs), 0, 0.25f)
 SUPERBLOCK_UNPACKED_AVX512(iq3_xxs, iq3_xxs_unpack, sizeof(struct block_iq3_xxs), 1, 0.25f)
 #endif
 
+#if defined(__aarch64__)
+SUPERBLOCK_KERNEL_NEON(iq3_xxs, sizeof(struct block_iq3_xxs), SUPERBLOCK_SUM, 0.25f, iq3_xxs_unpack)
+#endif
+
 const struct format format_iq3_xxs = {
     .id = 18,
     .name = "IQ3_XXS",
@@ -54,8 +59,10 @@ const struct format format_iq3_xxs = {
     .dot = iq3_xxs_dot,
     .decode = {[TIER_SCALAR] = SCALAR(iq3_xxs, ACT_Q8_K),
                SUPERBLOCK_DECODE_AVX2(iq3_xxs)
-               SUPERBLOCK_DECODE_AVX512(iq3_xxs)},
+               SUPERBLOCK_DECODE_AVX512(iq3_xxs)
+               NEON_SLOT(iq3_xxs, ACT_Q8_K)},
     .prefill = {[TIER_SCALAR] = SCALAR(iq3_xxs, ACT_Q8_K),
                 SUPERBLOCK_PREFILL_AVX2(iq3_xxs)
-                SUPERBLOCK_PREFILL_AVX512(iq3_xxs)},
+                SUPERBLOCK_PREFILL_AVX512(iq3_xxs)
+                NEON_SLOT(iq3_xxs, ACT_Q8_K)},
 };

@@ -2,6 +2,7 @@
 #include "engine/quant/block32.h"
 #include "engine/quant/block32_avx2.h"
 #include "engine/quant/block32_avx512.h"
+#include "engine/quant/neon.h"
 #include "engine/quant/tables.h"
 
 struct block_iq4_nl {
@@ -63,6 +64,18 @@ AVX512_INLINE void iq4_nl_pack_block_avx512(const uint8_t *x, size_t row_bytes, 
 BLOCK32_AVX512(iq4_nl, sizeof(struct block_iq4_nl), BLOCK32_PRODUCT, BLOCK32_TILE, BLOCK32_PANEL)
 #endif
 
+#if defined(__aarch64__)
+NEON_INLINE int8x16x2_t iq4_nl_load_neon(const uint8_t *block)
+{
+    const int8x16_t table = vld1q_s8(table_iq4_nl);
+    int8x16x2_t q = neon_nibbles(block + offsetof(struct block_iq4_nl, nibbles));
+    return (int8x16x2_t){{vqtbl1q_s8(table, vreinterpretq_u8_s8(q.val[0])),
+                          vqtbl1q_s8(table, vreinterpretq_u8_s8(q.val[1]))}};
+}
+
+BLOCK32_KERNEL_NEON(iq4_nl, sizeof(struct block_iq4_nl), BLOCK32_PRODUCT)
+#endif
+
 const struct format format_iq4_nl = {
     .id = 20,
     .name = "IQ4_NL",
@@ -73,8 +86,10 @@ const struct format format_iq4_nl = {
     .dot = iq4_nl_dot,
     .decode = {[TIER_SCALAR] = SCALAR(iq4_nl, ACT_Q8_0),
                BLOCK32_DECODE_AVX2(iq4_nl, q8_0)
-               BLOCK32_DECODE_AVX512(iq4_nl, q8_0)},
+               BLOCK32_DECODE_AVX512(iq4_nl, q8_0)
+               NEON_SLOT(iq4_nl, ACT_Q8_0)},
     .prefill = {[TIER_SCALAR] = SCALAR(iq4_nl, ACT_Q8_0),
                 BLOCK32_PREFILL_AVX2(iq4_nl, q8_0)
-                BLOCK32_PREFILL_AVX512(iq4_nl, q8_0)},
+                BLOCK32_PREFILL_AVX512(iq4_nl, q8_0)
+                NEON_SLOT(iq4_nl, ACT_Q8_0)},
 };

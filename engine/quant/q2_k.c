@@ -1,4 +1,5 @@
 /* Q2_K: 256 values of 2 bits; 16 nibble pairs of scale and minimum; F16 scales of both. */
+#include "engine/quant/neon.h"
 #include "engine/quant/superblock.h"
 #include "engine/quant/superblock_avx2.h"
 #include "engine/quant/superblock_sum_avx512.h"
@@ -104,6 +105,10 @@ SUPERBLOCK_SUMS_AVX512(q2_k, sizeof(struct block_q2_k), true, 1, 1)
 SUPERBLOCK_TILES_AVX512(q2_k, sizeof(struct block_q2_k), SUPERBLOCK_SUM_MIN, 1, 1)
 #endif
 
+#if defined(__aarch64__)
+SUPERBLOCK_KERNEL_NEON(q2_k, sizeof(struct block_q2_k), SUPERBLOCK_SUM_MIN, 1, q2_k_unpack)
+#endif
+
 const struct format format_q2_k = {
     .id = 10,
     .name = "Q2_K",
@@ -114,8 +119,10 @@ const struct format format_q2_k = {
     .dot = q2_k_dot,
     .decode = {[TIER_SCALAR] = SCALAR(q2_k, ACT_Q8_K),
                SUPERBLOCK_DECODE_AVX2(q2_k)
-               SUPERBLOCK_DECODE_AVX512(q2_k)},
+               SUPERBLOCK_DECODE_AVX512(q2_k)
+               NEON_SLOT(q2_k, ACT_Q8_K)},
     .prefill = {[TIER_SCALAR] = SCALAR(q2_k, ACT_Q8_K),
                 SUPERBLOCK_PREFILL_AVX2(q2_k)
-                SUPERBLOCK_PREFILL_AVX512(q2_k)},
+                SUPERBLOCK_PREFILL_AVX512(q2_k)
+                NEON_SLOT(q2_k, ACT_Q8_K)},
 };

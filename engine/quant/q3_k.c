@@ -1,4 +1,5 @@
 /* Q3_K: 256 values of 3 bits (two and a high one) minus 4; 16 scales of 6 bits minus 32; an F16 scale of these. */
+#include "engine/quant/neon.h"
 #include "engine/quant/superblock.h"
 #include "engine/quant/superblock_avx2.h"
 #include "engine/quant/superblock_avx512.h"
@@ -123,6 +124,10 @@ SUPERBLOCK_LANES_AVX512(q3_k, sizeof(struct block_q3_k), 108, false)
 SUPERBLOCK_TILES_AVX512(q3_k, sizeof(struct block_q3_k), SUPERBLOCK_LANES, 1, 1)
 #endif
 
+#if defined(__aarch64__)
+SUPERBLOCK_KERNEL_NEON(q3_k, sizeof(struct block_q3_k), SUPERBLOCK_LANES, 1, q3_k_unpack)
+#endif
+
 const struct format format_q3_k = {
     .id = 11,
     .name = "Q3_K",
@@ -133,8 +138,10 @@ const struct format format_q3_k = {
     .dot = q3_k_dot,
     .decode = {[TIER_SCALAR] = SCALAR(q3_k, ACT_Q8_K),
                SUPERBLOCK_DECODE_AVX2(q3_k)
-               SUPERBLOCK_DECODE_AVX512(q3_k)},
+               SUPERBLOCK_DECODE_AVX512(q3_k)
+               NEON_SLOT(q3_k, ACT_Q8_K)},
     .prefill = {[TIER_SCALAR] = SCALAR(q3_k, ACT_Q8_K),
                 SUPERBLOCK_PREFILL_AVX2(q3_k)
-                SUPERBLOCK_PREFILL_AVX512(q3_k)},
+                SUPERBLOCK_PREFILL_AVX512(q3_k)
+                NEON_SLOT(q3_k, ACT_Q8_K)},
 };

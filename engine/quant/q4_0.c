@@ -3,6 +3,7 @@
 #include "engine/quant/block32.h"
 #include "engine/quant/block32_avx2.h"
 #include "engine/quant/block32_avx512.h"
+#include "engine/quant/neon.h"
 
 struct block_q4_0 {
     uint8_t d[2];
@@ -66,6 +67,15 @@ AVX512_INLINE void q4_0_pack_block_avx512(const uint8_t *x, size_t row_bytes, st
 BLOCK32_AVX512(q4_0, sizeof(struct block_q4_0), BLOCK32_CHAIN, BLOCK32_TILE, BLOCK32_PANEL)
 #endif
 
+#if defined(__aarch64__)
+NEON_INLINE int8x16x2_t q4_0_load_neon(const uint8_t *block)
+{
+    return neon_subtract(neon_nibbles(block + offsetof(struct block_q4_0, nibbles)), 8);
+}
+
+BLOCK32_KERNEL_NEON(q4_0, sizeof(struct block_q4_0), BLOCK32_CHAIN)
+#endif
+
 const struct format format_q4_0 = {
     .id = 2,
     .name = "Q4_0",
@@ -76,8 +86,10 @@ const struct format format_q4_0 = {
     .dot = q4_0_dot,
     .decode = {[TIER_SCALAR] = SCALAR(q4_0, ACT_Q8_0),
                BLOCK32_DECODE_AVX2(q4_0, q8_0)
-               BLOCK32_DECODE_AVX512(q4_0, q8_0)},
+               BLOCK32_DECODE_AVX512(q4_0, q8_0)
+               NEON_SLOT(q4_0, ACT_Q8_0)},
     .prefill = {[TIER_SCALAR] = SCALAR(q4_0, ACT_Q8_0),
                 BLOCK32_PREFILL_AVX2(q4_0, q8_0)
-                BLOCK32_PREFILL_AVX512(q4_0, q8_0)},
+                BLOCK32_PREFILL_AVX512(q4_0, q8_0)
+                NEON_SLOT(q4_0, ACT_Q8_0)},
 };

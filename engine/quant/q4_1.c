@@ -2,6 +2,7 @@
 #include "engine/quant/block32.h"
 #include "engine/quant/block32_avx2.h"
 #include "engine/quant/block32_avx512.h"
+#include "engine/quant/neon.h"
 
 struct block_q4_1 {
     uint8_t d[2], m[2];
@@ -55,6 +56,15 @@ AVX512_INLINE void q4_1_pack_block_avx512(const uint8_t *x, size_t row_bytes, st
 BLOCK32_AVX512(q4_1, sizeof(struct block_q4_1), BLOCK32_MINIMUM, BLOCK32_TILE_MIN, BLOCK32_PANEL_MIN)
 #endif
 
+#if defined(__aarch64__)
+NEON_INLINE int8x16x2_t q4_1_load_neon(const uint8_t *block)
+{
+    return neon_nibbles(block + offsetof(struct block_q4_1, nibbles));
+}
+
+BLOCK32_KERNEL_NEON(q4_1, sizeof(struct block_q4_1), BLOCK32_MINIMUM)
+#endif
+
 const struct format format_q4_1 = {
     .id = 3,
     .name = "Q4_1",
@@ -65,8 +75,10 @@ const struct format format_q4_1 = {
     .dot = q4_1_dot,
     .decode = {[TIER_SCALAR] = SCALAR(q4_1, ACT_Q8_1),
                BLOCK32_DECODE_AVX2(q4_1, q8_1)
-               BLOCK32_DECODE_AVX512(q4_1, q8_1)},
+               BLOCK32_DECODE_AVX512(q4_1, q8_1)
+               NEON_SLOT(q4_1, ACT_Q8_1)},
     .prefill = {[TIER_SCALAR] = SCALAR(q4_1, ACT_Q8_1),
                 BLOCK32_PREFILL_AVX2(q4_1, q8_1)
-                BLOCK32_PREFILL_AVX512(q4_1, q8_1)},
+                BLOCK32_PREFILL_AVX512(q4_1, q8_1)
+                NEON_SLOT(q4_1, ACT_Q8_1)},
 };

@@ -1,4 +1,5 @@
 /* Q4_K: 256 nibbles; eight 6-bit pairs of scale and minimum; F16 scales of both. */
+#include "engine/quant/neon.h"
 #include "engine/quant/superblock.h"
 #include "engine/quant/superblock_avx2.h"
 #include "engine/quant/superblock_avx512.h"
@@ -88,6 +89,19 @@ SUPERBLOCK_LANES_AVX512(q4_k, sizeof(struct block_q4_k), 0, true)
 SUPERBLOCK_TILES_AVX512(q4_k, sizeof(struct block_q4_k), SUPERBLOCK_LANES_MIN, 1, 1)
 #endif
 
+#if defined(__aarch64__)
+NEON_INLINE void q4_k_unpack_neon(const void *block, struct superblock *out)
+{
+    const struct block_q4_k *b = block;
+    out->d = neon_half(b->d);
+    out->dmin = neon_half(b->dmin);
+    scale_min_unpack(b->scale_min, out->scale, out->min);
+    neon_nibbles_256(b->nibbles, out->q);
+}
+
+SUPERBLOCK_KERNEL_NEON(q4_k, sizeof(struct block_q4_k), SUPERBLOCK_LANES_MIN, 1, q4_k_unpack_neon)
+#endif
+
 const struct format format_q4_k = {
     .id = 12,
     .name = "Q4_K",
@@ -98,8 +112,10 @@ const struct format format_q4_k = {
     .dot = q4_k_dot,
     .decode = {[TIER_SCALAR] = SCALAR(q4_k, ACT_Q8_K),
                SUPERBLOCK_DECODE_AVX2(q4_k)
-               SUPERBLOCK_DECODE_AVX512(q4_k)},
+               SUPERBLOCK_DECODE_AVX512(q4_k)
+               NEON_SLOT(q4_k, ACT_Q8_K)},
     .prefill = {[TIER_SCALAR] = SCALAR(q4_k, ACT_Q8_K),
                 SUPERBLOCK_PREFILL_AVX2(q4_k)
-                SUPERBLOCK_PREFILL_AVX512(q4_k)},
+                SUPERBLOCK_PREFILL_AVX512(q4_k)
+                NEON_SLOT(q4_k, ACT_Q8_K)},
 };

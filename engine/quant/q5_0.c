@@ -2,6 +2,7 @@
 #include "engine/quant/block32.h"
 #include "engine/quant/block32_avx2.h"
 #include "engine/quant/block32_avx512.h"
+#include "engine/quant/neon.h"
 
 struct block_q5_0 {
     uint8_t d[2];
@@ -59,6 +60,16 @@ AVX512_INLINE void q5_0_pack_block_avx512(const uint8_t *x, size_t row_bytes, st
 BLOCK32_AVX512(q5_0, sizeof(struct block_q5_0), BLOCK32_PRODUCT, BLOCK32_TILE, BLOCK32_PANEL)
 #endif
 
+#if defined(__aarch64__)
+NEON_INLINE int8x16x2_t q5_0_load_neon(const uint8_t *block)
+{
+    int8x16x2_t low = neon_nibbles(block + offsetof(struct block_q5_0, nibbles));
+    return neon_subtract(neon_add_high_bits(low, block + offsetof(struct block_q5_0, high)), 16);
+}
+
+BLOCK32_KERNEL_NEON(q5_0, sizeof(struct block_q5_0), BLOCK32_PRODUCT)
+#endif
+
 const struct format format_q5_0 = {
     .id = 6,
     .name = "Q5_0",
@@ -69,8 +80,10 @@ const struct format format_q5_0 = {
     .dot = q5_0_dot,
     .decode = {[TIER_SCALAR] = SCALAR(q5_0, ACT_Q8_0),
                BLOCK32_DECODE_AVX2(q5_0, q8_0)
-               BLOCK32_DECODE_AVX512(q5_0, q8_0)},
+               BLOCK32_DECODE_AVX512(q5_0, q8_0)
+               NEON_SLOT(q5_0, ACT_Q8_0)},
     .prefill = {[TIER_SCALAR] = SCALAR(q5_0, ACT_Q8_0),
                 BLOCK32_PREFILL_AVX2(q5_0, q8_0)
-                BLOCK32_PREFILL_AVX512(q5_0, q8_0)},
+                BLOCK32_PREFILL_AVX512(q5_0, q8_0)
+                NEON_SLOT(q5_0, ACT_Q8_0)},
 };

@@ -2,6 +2,7 @@
 #include "engine/quant/block32.h"
 #include "engine/quant/block32_avx2.h"
 #include "engine/quant/block32_avx512.h"
+#include "engine/quant/neon.h"
 
 struct block_q5_1 {
     uint8_t d[2], m[2];
@@ -61,6 +62,16 @@ AVX512_INLINE void q5_1_pack_block_avx512(const uint8_t *x, size_t row_bytes, st
 BLOCK32_AVX512(q5_1, sizeof(struct block_q5_1), BLOCK32_MINIMUM, BLOCK32_TILE_MIN, BLOCK32_PANEL_MIN)
 #endif
 
+#if defined(__aarch64__)
+NEON_INLINE int8x16x2_t q5_1_load_neon(const uint8_t *block)
+{
+    int8x16x2_t low = neon_nibbles(block + offsetof(struct block_q5_1, nibbles));
+    return neon_add_high_bits(low, block + offsetof(struct block_q5_1, high));
+}
+
+BLOCK32_KERNEL_NEON(q5_1, sizeof(struct block_q5_1), BLOCK32_MINIMUM)
+#endif
+
 const struct format format_q5_1 = {
     .id = 7,
     .name = "Q5_1",
@@ -71,8 +82,10 @@ const struct format format_q5_1 = {
     .dot = q5_1_dot,
     .decode = {[TIER_SCALAR] = SCALAR(q5_1, ACT_Q8_1),
                BLOCK32_DECODE_AVX2(q5_1, q8_1)
-               BLOCK32_DECODE_AVX512(q5_1, q8_1)},
+               BLOCK32_DECODE_AVX512(q5_1, q8_1)
+               NEON_SLOT(q5_1, ACT_Q8_1)},
     .prefill = {[TIER_SCALAR] = SCALAR(q5_1, ACT_Q8_1),
                 BLOCK32_PREFILL_AVX2(q5_1, q8_1)
-                BLOCK32_PREFILL_AVX512(q5_1, q8_1)},
+                BLOCK32_PREFILL_AVX512(q5_1, q8_1)
+                NEON_SLOT(q5_1, ACT_Q8_1)},
 };

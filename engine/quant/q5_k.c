@@ -1,4 +1,5 @@
 /* Q5_K: 256 values of 5 bits (nibbles and high bits); eight 6-bit pairs of scale and minimum; F16 scales of both. */
+#include "engine/quant/neon.h"
 #include "engine/quant/superblock.h"
 #include "engine/quant/superblock_avx2.h"
 #include "engine/quant/superblock_avx512.h"
@@ -114,6 +115,24 @@ SUPERBLOCK_LANES_AVX512(q5_k, sizeof(struct block_q5_k), 0, true)
 SUPERBLOCK_TILES_AVX512(q5_k, sizeof(struct block_q5_k), SUPERBLOCK_LANES_MIN, 1, 1)
 #endif
 
+#if defined(__aarch64__)
+NEON_INLINE void q5_k_unpack_neon(const void *block, struct superblock *out)
+{
+    const struct block_q5_k *b = block;
+    out->d = neon_half(b->d);
+    out->dmin = neon_half(b->dmin);
+    scale_min_unpack(b->scale_min, out->scale, out->min);
+    neon_nibbles_256(b->nibbles, out->q);
+    for (size_t i = 0; i < 256; i += 16) {
+        uint8x16_t bits = vtstq_u8(vld1q_u8(b->high + i % 32), vdupq_n_u8((uint8_t)(1 << i / 32)));
+        int8x16_t high = vreinterpretq_s8_u8(vandq_u8(bits, vdupq_n_u8(16)));
+        vst1q_s8(out->q + i, vorrq_s8(vld1q_s8(out->q + i), high));
+    }
+}
+
+SUPERBLOCK_KERNEL_NEON(q5_k, sizeof(struct block_q5_k), SUPERBLOCK_LANES_MIN, 1, q5_k_unpack_neon)
+#endif
+
 const struct format format_q5_k = {
     .id = 13,
     .name = "Q5_K",
@@ -124,8 +143,10 @@ const struct format format_q5_k = {
     .dot = q5_k_dot,
     .decode = {[TIER_SCALAR] = SCALAR(q5_k, ACT_Q8_K),
                SUPERBLOCK_DECODE_AVX2(q5_k)
-               SUPERBLOCK_DECODE_AVX512(q5_k)},
+               SUPERBLOCK_DECODE_AVX512(q5_k)
+               NEON_SLOT(q5_k, ACT_Q8_K)},
     .prefill = {[TIER_SCALAR] = SCALAR(q5_k, ACT_Q8_K),
                 SUPERBLOCK_PREFILL_AVX2(q5_k)
-                SUPERBLOCK_PREFILL_AVX512(q5_k)},
+                SUPERBLOCK_PREFILL_AVX512(q5_k)
+                NEON_SLOT(q5_k, ACT_Q8_K)},
 };

@@ -1,4 +1,5 @@
 /* Q6_K: 256 values of 6 bits (nibbles and two high bits) minus 32; 16 signed byte scales; an F16 scale of these. */
+#include "engine/quant/neon.h"
 #include "engine/quant/superblock.h"
 #include "engine/quant/superblock_avx2.h"
 #include "engine/quant/superblock_avx512.h"
@@ -123,6 +124,30 @@ SUPERBLOCK_LANES_AVX512(q6_k, sizeof(struct block_q6_k), 208, false)
 SUPERBLOCK_TILES_AVX512(q6_k, sizeof(struct block_q6_k), SUPERBLOCK_LANES, 1, 1)
 #endif
 
+#if defined(__aarch64__)
+NEON_INLINE void q6_k_unpack_neon(const void *block, struct superblock *out)
+{
+    const struct block_q6_k *b = block;
+    const uint8x16_t low = vdupq_n_u8(15), top = vdupq_n_u8(0x30);
+    out->d = neon_half(b->d);
+    for (size_t j = 0; j < 16; j++)
+        out->scale[j] = b->scales[j];
+    for (size_t k = 0; k < 4; k++) { /* 16 columns of a half: four quarters of it */
+        size_t half = k / 2, l = k % 2 * 16;
+        uint8x16_t l0 = vld1q_u8(b->low + 64 * half + l), l1 = vld1q_u8(b->low + 64 * half + 32 + l);
+        uint8x16_t h = vld1q_u8(b->high + 32 * half + l), q[4];
+        q[0] = vorrq_u8(vandq_u8(l0, low), vandq_u8(vshlq_n_u8(h, 4), top));
+        q[1] = vorrq_u8(vandq_u8(l1, low), vandq_u8(vshlq_n_u8(h, 2), top));
+        q[2] = vorrq_u8(vshrq_n_u8(l0, 4), vandq_u8(h, top));
+        q[3] = vorrq_u8(vshrq_n_u8(l1, 4), vandq_u8(vshrq_n_u8(h, 2), top));
+        for (size_t i = 0; i < 4; i++)
+            vst1q_s8(out->q + 128 * half + 32 * i + l, vsubq_s8(vreinterpretq_s8_u8(q[i]), vdupq_n_s8(32)));
+    }
+}
+
+SUPERBLOCK_KERNEL_NEON(q6_k, sizeof(struct block_q6_k), SUPERBLOCK_LANES, 1, q6_k_unpack_neon)
+#endif
+
 const struct format format_q6_k = {
     .id = 14,
     .name = "Q6_K",
@@ -133,8 +158,10 @@ const struct format format_q6_k = {
     .dot = q6_k_dot,
     .decode = {[TIER_SCALAR] = SCALAR(q6_k, ACT_Q8_K),
                SUPERBLOCK_DECODE_AVX2(q6_k)
-               SUPERBLOCK_DECODE_AVX512(q6_k)},
+               SUPERBLOCK_DECODE_AVX512(q6_k)
+               NEON_SLOT(q6_k, ACT_Q8_K)},
     .prefill = {[TIER_SCALAR] = SCALAR(q6_k, ACT_Q8_K),
                 SUPERBLOCK_PREFILL_AVX2(q6_k)
-                SUPERBLOCK_PREFILL_AVX512(q6_k)},
+                SUPERBLOCK_PREFILL_AVX512(q6_k)
+                NEON_SLOT(q6_k, ACT_Q8_K)},
 };

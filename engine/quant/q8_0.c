@@ -2,6 +2,7 @@
 #include "engine/quant/block32.h"
 #include "engine/quant/block32_avx2.h"
 #include "engine/quant/block32_avx512.h"
+#include "engine/quant/neon.h"
 
 struct block_q8_0 {
     uint8_t d[2];
@@ -53,6 +54,16 @@ AVX512_INLINE void q8_0_pack_block_avx512(const uint8_t *x, size_t row_bytes, st
 BLOCK32_AVX512(q8_0, sizeof(struct block_q8_0), BLOCK32_PRODUCT, BLOCK32_TILE, BLOCK32_PANEL)
 #endif
 
+#if defined(__aarch64__)
+NEON_INLINE int8x16x2_t q8_0_load_neon(const uint8_t *block)
+{
+    const int8_t *q = ((const struct block_q8_0 *)(const void *)block)->q;
+    return (int8x16x2_t){{vld1q_s8(q), vld1q_s8(q + 16)}};
+}
+
+BLOCK32_KERNEL_NEON(q8_0, sizeof(struct block_q8_0), BLOCK32_PRODUCT)
+#endif
+
 const struct format format_q8_0 = {
     .id = 8,
     .name = "Q8_0",
@@ -63,8 +74,10 @@ const struct format format_q8_0 = {
     .dot = q8_0_dot,
     .decode = {[TIER_SCALAR] = SCALAR(q8_0, ACT_Q8_0),
                BLOCK32_DECODE_AVX2(q8_0, q8_0)
-               BLOCK32_DECODE_AVX512(q8_0, q8_0)},
+               BLOCK32_DECODE_AVX512(q8_0, q8_0)
+               NEON_SLOT(q8_0, ACT_Q8_0)},
     .prefill = {[TIER_SCALAR] = SCALAR(q8_0, ACT_Q8_0),
                 BLOCK32_PREFILL_AVX2(q8_0, q8_0)
-                BLOCK32_PREFILL_AVX512(q8_0, q8_0)},
+                BLOCK32_PREFILL_AVX512(q8_0, q8_0)
+                NEON_SLOT(q8_0, ACT_Q8_0)},
 };

@@ -1,4 +1,5 @@
 /* TQ1_0: 256 values -1, 0, 1 as base-3 digits, five to a byte (four in the last bytes), and an F16 scale. */
+#include "engine/quant/neon.h"
 #include "engine/quant/superblock.h"
 #include "engine/quant/superblock_avx2.h"
 #include "engine/quant/superblock_sum_avx512.h"
@@ -53,6 +54,10 @@ SUPERBLOCK_SCALAR_AVX2(tq1_0, sizeof(struct block_tq1_0), offsetof(struct block_
 SUPERBLOCK_UNPACKED_AVX512(tq1_0, tq1_0_unpack, sizeof(struct block_tq1_0), 1, 1)
 #endif
 
+#if defined(__aarch64__)
+SUPERBLOCK_KERNEL_NEON(tq1_0, sizeof(struct block_tq1_0), SUPERBLOCK_SUM, 1, tq1_0_unpack)
+#endif
+
 const struct format format_tq1_0 = {
     .id = 34,
     .name = "TQ1_0",
@@ -63,8 +68,10 @@ const struct format format_tq1_0 = {
     .dot = tq1_0_dot,
     .decode = {[TIER_SCALAR] = SCALAR(tq1_0, ACT_Q8_K),
                SUPERBLOCK_DECODE_AVX2(tq1_0)
-               SUPERBLOCK_DECODE_AVX512(tq1_0)},
+               SUPERBLOCK_DECODE_AVX512(tq1_0)
+               NEON_SLOT(tq1_0, ACT_Q8_K)},
     .prefill = {[TIER_SCALAR] = SCALAR(tq1_0, ACT_Q8_K),
                 SUPERBLOCK_PREFILL_AVX2(tq1_0)
-                SUPERBLOCK_PREFILL_AVX512(tq1_0)},
+                SUPERBLOCK_PREFILL_AVX512(tq1_0)
+                NEON_SLOT(tq1_0, ACT_Q8_K)},
 };

@@ -1,4 +1,5 @@
 /* TQ2_0: 256 values of 2 bits minus 1 (encoders write -1, 0, 1) and an F16 scale. */
+#include "engine/quant/neon.h"
 #include "engine/quant/superblock.h"
 #include "engine/quant/superblock_avx2.h"
 #include "engine/quant/superblock_sum_avx512.h"
@@ -84,6 +85,10 @@ SUPERBLOCK_SUMS_AVX512(tq2_0, sizeof(struct block_tq2_0), false, 1, 1)
 SUPERBLOCK_TILES_AVX512(tq2_0, sizeof(struct block_tq2_0), SUPERBLOCK_SUM, 1, 1)
 #endif
 
+#if defined(__aarch64__)
+SUPERBLOCK_KERNEL_NEON(tq2_0, sizeof(struct block_tq2_0), SUPERBLOCK_SUM, 1, tq2_0_unpack)
+#endif
+
 const struct format format_tq2_0 = {
     .id = 35,
     .name = "TQ2_0",
@@ -94,8 +99,10 @@ const struct format format_tq2_0 = {
     .dot = tq2_0_dot,
     .decode = {[TIER_SCALAR] = SCALAR(tq2_0, ACT_Q8_K),
                SUPERBLOCK_DECODE_AVX2(tq2_0)
-               SUPERBLOCK_DECODE_AVX512(tq2_0)},
+               SUPERBLOCK_DECODE_AVX512(tq2_0)
+               NEON_SLOT(tq2_0, ACT_Q8_K)},
     .prefill = {[TIER_SCALAR] = SCALAR(tq2_0, ACT_Q8_K),
                 SUPERBLOCK_PREFILL_AVX2(tq2_0)
-                SUPERBLOCK_PREFILL_AVX512(tq2_0)},
+                SUPERBLOCK_PREFILL_AVX512(tq2_0)
+                NEON_SLOT(tq2_0, ACT_Q8_K)},
 };

@@ -265,7 +265,7 @@ static bool check_value(struct checker *c, bool *complete)
     switch (*c->at) {
     case '{':
     case '[': {
-        bool empty;
+        bool empty = false;
         if (!check_open(c, &empty))
             return false;
         *complete = empty; /* the closing bracket is still ahead */

@@ -495,7 +495,7 @@ TEST(steps_allocate_nothing)
     struct session_sync sync = sync_of(tokens, 60, &d);
     struct error err;
     atomic_store(&counting, true);
-    void *probe = malloc(16);
+    void *volatile probe = malloc(16); /* volatile: the compiler may drop an unused pair */
     size_t at_first = atomic_load(&n_allocations);
     sync.want_all_from = 30;
     enum status s = session_run(e.session, &sync, NULL, &err);

@@ -36,13 +36,14 @@ enum status field_refuse(struct reader *r, enum problem_kind kind, const char *f
 enum status field_refuse_value(struct reader *r, struct json_value value, const char *expected);
 enum status field_no_memory(struct reader *r);
 
-/* Readers for rows. The target's type stands behind each. */
-enum status field_boolean(struct reader *r, const struct field *f, struct json_value value, void *out);  /* bool */
-enum status field_unsigned(struct reader *r, const struct field *f, struct json_value value, void *out); /* uint32_t */
-enum status field_string(struct reader *r, const struct field *f, struct json_value value, void *out);   /* struct buffer */
-enum status field_ids(struct reader *r, const struct field *f, struct json_value value, void *out);      /* struct request_ids */
-enum status field_stops(struct reader *r, const struct field *f, struct json_value value, void *out);    /* struct stop_strings */
-enum status field_value(struct reader *r, const struct field *f, struct json_value value, void *out);    /* struct json_value, as it is */
+/* Readers for rows, named after what they read: bool, uint32_t, struct buffer, struct request_ids, struct stop_strings,
+ * and the struct json_value as it is. */
+enum status field_boolean(struct reader *r, const struct field *f, struct json_value value, void *out);
+enum status field_unsigned(struct reader *r, const struct field *f, struct json_value value, void *out);
+enum status field_string(struct reader *r, const struct field *f, struct json_value value, void *out);
+enum status field_ids(struct reader *r, const struct field *f, struct json_value value, void *out);
+enum status field_stops(struct reader *r, const struct field *f, struct json_value value, void *out);
+enum status field_value(struct reader *r, const struct field *f, struct json_value value, void *out);
 
 enum status request_ids_push(struct reader *r, struct request_ids *ids, int32_t id);
 /* One token id in 0..n_vocab-1. */

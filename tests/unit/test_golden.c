@@ -215,5 +215,6 @@ TEST(every_tier_has_the_references_logits)
 }
 END
 
-SUITE(golden, T(scalar_logits_are_the_references), T(logits_do_not_depend_on_tier_batch_threads_or_cache),
-      T(every_tier_has_the_references_logits))
+SUITE(golden, T_SLOW(scalar_logits_are_the_references, 1200),
+      T_SLOW(logits_do_not_depend_on_tier_batch_threads_or_cache, 1200),
+      T_SLOW(every_tier_has_the_references_logits, 1200))

@@ -1,4 +1,5 @@
-/* Counters, gauges and histograms, one row each in metrics.def, written in Prometheus' text format 0.0.4. Loop thread. */
+/* Counters, gauges and histograms, one row each in metrics.def, written in Prometheus' text format 0.0.4. Loop thread.
+ */
 #ifndef GGUFD_DAEMON_METRICS_H
 #define GGUFD_DAEMON_METRICS_H
 

@@ -122,8 +122,11 @@ static enum status echo_prompt(struct openai_plan *p, struct session *s, struct 
         return error_no_memory(err, p->text.size, "the prompt's text");
     if (!p->q.has_logprobs)
         return STATUS_OK;
+    struct span first = engine_piece(j->engine, p->tokens->data[0]); /* nothing precedes it: no probability */
     if (p->first_shown == 0)
-        openai_logprobs_add(&p->logprobs, engine_piece(j->engine, p->tokens->data[0]), false, 0, NULL, 0);
+        openai_logprobs_add(&p->logprobs, first, false, 0, NULL, 0);
+    else
+        openai_logprobs_add_hidden(&p->logprobs, first);
     struct session_sync sync = {.tokens = p->tokens->data, .n_tokens = p->tokens->count, .reuse_limit = SIZE_MAX,
                                 .want_all_from = 0, .on_logits = on_prompt_logits, .context = p, .cancel = &j->cancel};
     return session_run(s, &sync, NULL, err);

@@ -141,7 +141,8 @@ static bool check_escape(struct checker *c)
     if (json_is_low_surrogate(unit))
         return refuse(c, start, "a lone surrogate");
     if (json_is_high_surrogate(unit)) {
-        if (c->end - c->at < 6 || c->at[0] != '\\' || c->at[1] != 'u' || !json_is_low_surrogate(json_hex4(c->at + 2, c->end)))
+        bool escape = c->end - c->at >= 6 && c->at[0] == '\\' && c->at[1] == 'u';
+        if (!escape || !json_is_low_surrogate(json_hex4(c->at + 2, c->end)))
             return refuse(c, start, "a lone surrogate");
         c->at += 6;
     }

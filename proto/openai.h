@@ -41,6 +41,8 @@ struct openai_logprobs {
 /* has_logprob false: null (the first token of the prompt). n_top 0: an empty object. */
 void openai_logprobs_add(struct openai_logprobs *l, struct span piece, bool has_logprob, float logprob,
                          const struct reply_candidate *top, size_t n_top);
+/* A token in front of the text that is no part of it (a BOS): null, and no characters of the offsets. */
+void openai_logprobs_add_hidden(struct openai_logprobs *l, struct span piece);
 void openai_logprobs_reset(struct openai_logprobs *l);
 void openai_logprobs_clear(struct openai_logprobs *l);
 

@@ -90,8 +90,8 @@ static void separate(struct buffer *b)
         buffer_byte(b, ',');
 }
 
-void openai_logprobs_add(struct openai_logprobs *l, struct span piece, bool has_logprob, float logprob,
-                         const struct reply_candidate *top, size_t n_top)
+static void add_entry(struct openai_logprobs *l, struct span piece, bool has_logprob, float logprob,
+                      const struct reply_candidate *top, size_t n_top)
 {
     separate(&l->tokens);
     write_name(&l->tokens, piece);
@@ -106,7 +106,18 @@ void openai_logprobs_add(struct openai_logprobs *l, struct span piece, bool has_
     }
     separate(&l->offsets);
     json_write_unsigned(&l->offsets, l->characters);
+}
+
+void openai_logprobs_add(struct openai_logprobs *l, struct span piece, bool has_logprob, float logprob,
+                         const struct reply_candidate *top, size_t n_top)
+{
+    add_entry(l, piece, has_logprob, logprob, top, n_top);
     count_characters(l, piece);
+}
+
+void openai_logprobs_add_hidden(struct openai_logprobs *l, struct span piece)
+{
+    add_entry(l, piece, false, 0, NULL, 0);
 }
 
 void openai_logprobs_reset(struct openai_logprobs *l)

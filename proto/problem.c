@@ -77,7 +77,8 @@ int64_t problem_member_value(const struct problem *p, const char *name, int64_t 
 
 enum status problem_context_overflow(struct problem *p, size_t prompt_tokens, bool at_least, size_t context, bool room)
 {
-    enum status status = problem_set(p, PROBLEM_CONTEXT_OVERFLOW, "the prompt has %s%zu tokens; the context holds %zu%s",
+    enum status status = problem_set(p, PROBLEM_CONTEXT_OVERFLOW,
+                                     "the prompt has %s%zu tokens; the context holds %zu%s",
                                      at_least ? "at least " : "", prompt_tokens, context,
                                      room ? ", and at least one more token is wanted" : "");
     problem_member(p, at_least ? "prompt_tokens_at_least" : "prompt_tokens", (int64_t)prompt_tokens);

@@ -416,6 +416,7 @@ TEST(completions_are_written_whole_and_as_events)
     struct openai_logprobs l = {0};
     static const struct reply_candidate top[] = {{5, 1, -0.5f, {"b", 1}}, {6, 1, -1, {"b", 1}}, {7, 1, -2, {"\xe6", 1}}};
     struct buffer b = {0};
+    openai_logprobs_add_hidden(&l, span_of("<s>"));
     openai_logprobs_add(&l, span_of("\xc3\xa9"), false, 0, NULL, 0);
     openai_logprobs_add(&l, span_of("\xe6\xad"), true, -1.5f, top, 3);
     openai_logprobs_add(&l, span_of("\xaa" "b"), true, -0.25f, top, 0);
@@ -425,9 +426,9 @@ TEST(completions_are_written_whole_and_as_events)
     openai_reply_choice(&b, 1, span_of("x"), NULL, "length");
     openai_reply_end(&b, 10, 3);
     equals_json(&b, "{\"id\":\"cmpl-req-1\",\"object\":\"text_completion\",\"created\":1700000000,\"model\":\"m\",\"choices\":["
-                    "{\"text\":\"\xc3\xa9\xe6\xad\xaa" "b\",\"index\":0,\"logprobs\":{\"tokens\":[\"\xc3\xa9\",\"bytes:\\\\xe6\\\\xad\","
-                    "\"bytes:\\\\xaa\\\\x62\",\"</s>\"],\"token_logprobs\":[null,-1.5,-0.25,-0.5],\"top_logprobs\":[null,"
-                    "{\"b\":-0.5,\"bytes:\\\\xe6\":-2},{},{\"b\":-0.5}],\"text_offset\":[0,1,1,3]},\"finish_reason\":\"stop\"},"
+                    "{\"text\":\"\xc3\xa9\xe6\xad\xaa" "b\",\"index\":0,\"logprobs\":{\"tokens\":[\"<s>\",\"\xc3\xa9\",\"bytes:\\\\xe6\\\\xad\","
+                    "\"bytes:\\\\xaa\\\\x62\",\"</s>\"],\"token_logprobs\":[null,null,-1.5,-0.25,-0.5],\"top_logprobs\":[null,null,"
+                    "{\"b\":-0.5,\"bytes:\\\\xe6\":-2},{},{\"b\":-0.5}],\"text_offset\":[0,0,1,1,3]},\"finish_reason\":\"stop\"},"
                     "{\"text\":\"x\",\"index\":1,\"logprobs\":null,\"finish_reason\":\"length\"}],\"usage\":{\"prompt_tokens\":10,"
                     "\"completion_tokens\":3,\"total_tokens\":13}}");
     openai_logprobs_reset(&l);

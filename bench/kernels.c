@@ -1,5 +1,5 @@
-/* Speed of the matrix product kernels of one thread, every format: decode against the bandwidth of a plain read, prefill
- * against the peak of the VNNI units, all three measured in turn in this run. Thread CPU time; medians.
+/* Speed of the matrix product kernels of one thread, every format: decode against the bandwidth of a plain read,
+ * prefill against the peak of the VNNI units, all measured in turn in this run. Thread CPU time; medians.
  *
  *   bench/kernels [--full] [--best] [--tier TIER] [FORMAT ...]
  *

@@ -1,6 +1,7 @@
 /* IQ4_XS: 256 nibbles that index 16 uneven values; eight 6-bit scales minus 32; an F16 scale of these. */
 #include "engine/quant/block32_avx2.h"
 #include "engine/quant/superblock.h"
+#include "engine/quant/superblock_avx512.h"
 #include "engine/quant/tables.h"
 
 struct block_iq4_xs {
@@ -103,6 +104,96 @@ AVX2 static void iq4_xs_pack_avx2(const uint8_t *const rows[8], size_t n_blocks,
 BLOCK32_KERNELS_AVX2(iq4_xs, BLOCK32_SCALED, 128, false)
 #endif
 
+#if defined(__x86_64__)
+/* Two groups of 32 (32 bytes at p), by lanes, as value + 128. Dword l needs elements l, l + 8 from low nibbles and
+ * l + 16, l + 24 from the high ones of the same bytes. */
+AVX512_INLINE __m512i iq4_xs_pair_avx512(const uint8_t *p)
+{
+    const __m512i dword = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
+    /* bytes l, l + 8, l, l + 8 of the group's 16 */
+    __m512i index = _mm512_add_epi32(_mm512_mullo_epi32(dword, _mm512_set1_epi32(0x01010101)),
+                                     _mm512_set1_epi32(0x08000800));
+    __m512i table = _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)table_iq4_nl));
+    __m512i w = _mm512_permutexvar_epi8(index, _mm512_castsi256_si512(_mm256_loadu_si256((const void *)p)));
+    w = _mm512_and_si512(_mm512_srlv_epi16(w, _mm512_set1_epi32(4 << 16)), _mm512_set1_epi8(15));
+    return _mm512_shuffle_epi8(_mm512_xor_si512(table, _mm512_set1_epi8(-128)), w);
+}
+
+/* The eight scales of a super-block. */
+AVX512_INLINE __m256 iq4_xs_scales_avx512(const uint8_t *x)
+{
+    const __m256i step = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    __m256i low = _mm256_srlv_epi32(_mm256_set1_epi32((int)load_u32(x + 4)), _mm256_slli_epi32(step, 2));
+    __m256i high = _mm256_srlv_epi32(_mm256_set1_epi32(load_u16(x + 2)), _mm256_slli_epi32(step, 1));
+    low = _mm256_and_si256(low, _mm256_set1_epi32(15));
+    high = _mm256_slli_epi32(_mm256_and_si256(high, _mm256_set1_epi32(3)), 4);
+    return _mm256_cvtepi32_ps(_mm256_sub_epi32(_mm256_add_epi32(low, high), _mm256_set1_epi32(32)));
+}
+
+/* The eight addends of a super-block at x. */
+AVX512_INLINE __m256 iq4_xs_terms_avx512(const uint8_t *x, const struct superblock_activation *a)
+{
+    __m512i z[4];
+    UNROLL
+    for (size_t k = 0; k < 4; k++)
+        z[k] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), iq4_xs_pair_avx512(x + 8 + 32 * k),
+                                   load512(a->near + 64 * k));
+    __m512i t = add_across(z[0], z[1], z[2], z[3]); /* lanes 0 and 1: even groups; 2 and 3: odd groups */
+    __m256i even = _mm512_castsi512_si256(t), odd = _mm512_extracti64x4_epi64(t, 1);
+    __m128i sums_even = _mm_add_epi32(_mm256_castsi256_si128(even), _mm256_extracti128_si256(even, 1));
+    __m128i sums_odd = _mm_add_epi32(_mm256_castsi256_si128(odd), _mm256_extracti128_si256(odd, 1));
+    __m256i sums = _mm256_set_m128i(_mm_unpackhi_epi32(sums_even, sums_odd), _mm_unpacklo_epi32(sums_even, sums_odd));
+    __m256i excess = _mm256_cvtepi16_epi32(_mm_loadu_si128((const void *)a->sums32));
+    sums = _mm256_sub_epi32(sums, _mm256_slli_epi32(excess, 7));
+    __m256 d = _mm256_set1_ps(f16_to_float(load_u16(x)) * a->d[0]);
+    return _mm256_mul_ps(_mm256_mul_ps(d, iq4_xs_scales_avx512(x)), _mm256_cvtepi32_ps(sums));
+}
+
+AVX512 static void iq4_xs_decode_avx512(const struct product *p)
+{
+    size_t n = p->n_cols / 256;
+    float *terms = p->scratch;
+    const struct superblock_activation a = superblock_activation_at(p->x, n);
+    for (size_t row = p->row_begin; row < p->row_end; row += ROWS) {
+        const uint8_t *rows = row_group(p, row, 0, (uint8_t *)(terms + ROWS * 8 * n));
+        for (size_t i = 0; i < ROWS; i++) {
+            const uint8_t *x = rows + i * p->row_bytes;
+            for (size_t b = 0; b < n; b++, x += sizeof(struct block_iq4_xs)) {
+                struct superblock_activation at = superblock_activation_from(&a, b);
+                prefetch_stream(x, sizeof(struct block_iq4_xs));
+                _mm256_storeu_ps(terms + 8 * (i * n + b), iq4_xs_terms_avx512(x, &at));
+            }
+        }
+        _mm512_mask_storeu_ps(p->y + row, row_mask(p, row),
+                              add_columns(_mm512_setzero_ps(), terms, 8 * n, 8 * n));
+    }
+}
+
+static size_t iq4_xs_decode_scratch_avx512(size_t n_cols, size_t n_tokens)
+{
+    (void)n_tokens;
+    return n_cols / 32 * ROWS * sizeof(float) + row_group_bytes(n_cols / 256 * sizeof(struct block_iq4_xs), 0);
+}
+
+AVX512_INLINE void iq4_xs_pack_block_avx512(const uint8_t *x, size_t row_bytes, struct superblock_tile *t)
+{
+    struct lane_rows rows[8];
+    for (size_t i = 0; i < ROWS; i++) {
+        const uint8_t *b = x + i * row_bytes;
+        float scales[8];
+        _mm256_storeu_ps(scales, iq4_xs_scales_avx512(b));
+        for (size_t j = 0; j < 8; j++)
+            t->c[j][i] = scales[j];
+        for (size_t k = 0; k < 4; k++)
+            lane_rows_store(rows + 2 * k, i, iq4_xs_pair_avx512(b + 8 + 32 * k));
+    }
+    tile_weights(rows, t);
+    _mm512_store_ps(t->d, halves_strided(x, row_bytes));
+}
+
+SUPERBLOCK_TILES_AVX512(iq4_xs, sizeof(struct block_iq4_xs), SUPERBLOCK_GROUPS, 1, 1)
+#endif
+
 const struct format format_iq4_xs = {
     .id = 23,
     .name = "IQ4_XS",
@@ -112,7 +203,9 @@ const struct format format_iq4_xs = {
     .dequantize = iq4_xs_dequantize,
     .dot = iq4_xs_dot,
     .decode = {[TIER_SCALAR] = SCALAR(iq4_xs, ACT_Q8_K),
-               BLOCK32_DECODE_AVX2(iq4_xs, q8_k32)},
+               BLOCK32_DECODE_AVX2(iq4_xs, q8_k32)
+               SUPERBLOCK_DECODE_AVX512(iq4_xs)},
     .prefill = {[TIER_SCALAR] = SCALAR(iq4_xs, ACT_Q8_K),
-                BLOCK32_PREFILL_AVX2(iq4_xs, q8_k32)},
+                BLOCK32_PREFILL_AVX2(iq4_xs, q8_k32)
+                SUPERBLOCK_PREFILL_AVX512(iq4_xs)},
 };

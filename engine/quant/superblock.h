@@ -17,7 +17,8 @@ enum superblock_rule {
     SUPERBLOCK_LANES_MIN,   /* eight lanes and minima of 32 weights */
     SUPERBLOCK_LANES,       /* eight lanes */
     SUPERBLOCK_SUM,         /* R += (D * dx) * A */
-    SUPERBLOCK_SUM_MIN      /* R += (dx * D) * A - (dx * Dmin) * Bm, minima of 16 weights */
+    SUPERBLOCK_SUM_MIN,     /* R += (dx * D) * A - (dx * Dmin) * Bm, minima of 16 weights */
+    SUPERBLOCK_GROUPS       /* R += ((D * dx) * c) * I for every 32 weights */
 };
 
 /* Sum of scale * q * a; exact in every format. */

@@ -219,7 +219,10 @@ AVX512_INLINE __m512i scales_wide(const uint8_t *word, int j)
 /* Tile of one super-block: [lane][group][row][4 elements], scales of a group's two halves as s16 pairs. */
 struct superblock_tile {
     uint8_t w[8][8][64];    /* u8, or s8 in formats whose panel is u8 */
-    int16_t s[8][2 * ROWS];
+    union {
+        int16_t s[8][2 * ROWS];
+        float c[8][ROWS]; /* SUPERBLOCK_GROUPS */
+    };
     float d[ROWS];
     union {
         int32_t start[8][ROWS]; /* s8 formats: -128 times the sums of s * q per lane; [0] only for the one-sum rules */
@@ -350,6 +353,41 @@ AVX512_INLINE void tile_block_sum(enum superblock_rule rule, const struct superb
     }
 }
 
+AVX512_INLINE void tile_block_groups(const struct superblock_tile *t, const uint8_t *panel, size_t n_tokens,
+                                     struct superblock_sums *f)
+{
+    const struct superblock_panel *a = (const void *)panel;
+    __m512 scale[TOKENS], r[TOKENS];
+    UNROLL
+    for (size_t i = 0; i < n_tokens; i++) {
+        scale[i] = _mm512_mul_ps(_mm512_load_ps(t->d), _mm512_set1_ps(a->d[i]));
+        r[i] = _mm512_load_ps(f->r[i]);
+    }
+    for (size_t j = 0; j < 8; j++) {
+        /* -128 in the word that meets the group's sum */
+        const __m512i offset = _mm512_set1_epi32(j % 2 ? (int)0xff800000u : 0xff80);
+        __m512i acc[TOKENS];
+        UNROLL
+        for (size_t i = 0; i < n_tokens; i++)
+            acc[i] = _mm512_madd_epi16(offset, broadcast32(a->sums32[j / 2][i]));
+        UNROLL
+        for (size_t l = 0; l < 8; l++) {
+            __m512i w = _mm512_load_si512(t->w[l][j]);
+            UNROLL
+            for (size_t i = 0; i < n_tokens; i++)
+                acc[i] = dot_u8_broadcast(acc[i], w, a->q[l][j][i]);
+        }
+        UNROLL
+        for (size_t i = 0; i < n_tokens; i++) {
+            __m512 c = _mm512_mul_ps(scale[i], _mm512_load_ps(t->c[j]));
+            r[i] = _mm512_add_ps(r[i], _mm512_mul_ps(c, _mm512_cvtepi32_ps(acc[i])));
+        }
+    }
+    UNROLL
+    for (size_t i = 0; i < n_tokens; i++)
+        _mm512_store_ps(f->r[i], r[i]);
+}
+
 /* inner and factor: powers of two by which integer sums (one-sum rules) and finished rows are multiplied. */
 AVX512_INLINE void superblock_tile_run(const struct tile_job *job, enum superblock_rule rule, float inner,
                                        float factor, size_t n_tokens)
@@ -366,6 +404,8 @@ AVX512_INLINE void superblock_tile_run(const struct tile_job *job, enum superblo
         prefetch_tile(ahead, job->prefetch_step);
         if (lanes)
             tile_block_lanes(rule, t, panel, n_tokens, &f);
+        else if (rule == SUPERBLOCK_GROUPS)
+            tile_block_groups(t, panel, n_tokens, &f);
         else
             tile_block_sum(rule, t, panel, inner, n_tokens, &f);
     }

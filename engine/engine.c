@@ -203,6 +203,8 @@ static void open_residency(struct engine *e, const struct engine_options *option
 static enum status open_contents(struct engine *e, const struct engine_options *options, struct error *err)
 {
     enum status s = info_file(e, err);
+    if (s == STATUS_OK && !e->info.vocabulary_only)
+        s = model_choose(&e->model, e->gguf, err); /* before its vocabulary, which may be as foreign as itself */
     if (s != STATUS_OK)
         return s;
     engine_progress(options, "vocabulary", 0);

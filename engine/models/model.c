@@ -46,8 +46,7 @@ static enum status model_check_type(const struct gguf *g, struct error *err)
     return s;
 }
 
-enum status model_init(struct model *m, const struct gguf *g, size_t n_tokens, const struct log_sink *log,
-                       struct error *err)
+enum status model_choose(struct model *m, const struct gguf *g, struct error *err)
 {
     *m = (struct model){0};
     struct span name;
@@ -61,7 +60,13 @@ enum status model_init(struct model *m, const struct gguf *g, size_t n_tokens, c
     if (!m->architecture)
         return error_set(err, STATUS_UNSUPPORTED, "architecture \"%s\" is not supported; supported are %s",
                          error_quote(name.data, name.size, quoted), architecture_list(list, sizeof list));
-    s = hparams_read(&m->hparams, m->architecture, g, log, err);
+    return STATUS_OK;
+}
+
+enum status model_init(struct model *m, const struct gguf *g, size_t n_tokens, const struct log_sink *log,
+                       struct error *err)
+{
+    enum status s = hparams_read(&m->hparams, m->architecture, g, log, err);
     if (s == STATUS_OK)
         s = model_bind(m, g, n_tokens, err);
     if (s != STATUS_OK)

@@ -42,7 +42,11 @@ struct model {
     struct layer *layers;
 };
 
-/* Binds every tensor of g, which must outlive the model. n_tokens: length of the vocabulary. */
+/* Starts a model by its architecture: refuses adapters and the like, and architectures without a row. */
+enum status model_choose(struct model *m, const struct gguf *g, struct error *err);
+
+/* Reads the keys and binds every tensor of g, which must outlive the model. m comes from model_choose; n_tokens: length
+ * of the vocabulary. On failure the model is cleared. */
 enum status model_init(struct model *m, const struct gguf *g, size_t n_tokens, const struct log_sink *log,
                        struct error *err);
 void model_clear(struct model *m); /* a zeroed struct is fine */

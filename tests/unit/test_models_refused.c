@@ -221,7 +221,12 @@ TEST(what_would_change_the_result_is_refused)
     gguf_builder_remove_key(b, "general.architecture");
     expect_refused(b, "no architecture", "general.architecture");
     b = llama();
+    gguf_builder_string(b, "general.architecture", "gemma4");
+    gguf_builder_string(b, "tokenizer.ggml.model", "gemma4");
+    expect_refused(b, "an architecture with a vocabulary of its own", "architecture \"gemma4\"");
+    b = llama();
     gguf_builder_string(b, "general.type", "adapter");
+    gguf_builder_remove_key(b, "tokenizer.ggml.model");
     expect_refused(b, "an adapter", "general.type");
     b = llama();
     gguf_builder_string(b, "llama.rope.scaling.type", "yarn");

@@ -1,7 +1,5 @@
 /* proto/json: what is JSON is read exactly, what is not is refused with its place; cJSON serves as a second opinion. */
 #include <cjson/cJSON.h>
-#include <errno.h>
-#include <locale.h>
 #include <malloc.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,6 +9,7 @@
 
 #include "engine/base/f16.h"
 #include "proto/json.h"
+#include "tests/support/comma_locale.h"
 #include "tests/support/suite.h"
 
 static enum status check(struct span text, struct json_value *root, struct error *err)
@@ -284,25 +283,11 @@ TEST(floats_read_back_as_the_same_bits)
 }
 END
 
-/* Builds a locale with a decimal comma where none is installed; NULL where that is not possible. */
-static const char *comma_locale(void)
-{
-    static char command[512];
-    if (setlocale(LC_NUMERIC, "de_DE.UTF-8") || setlocale(LC_NUMERIC, "de_DE"))
-        return "installed";
-    const char *dir = suite_tmp();
-    snprintf(command, sizeof command, "localedef -i de_DE -f UTF-8 %s/de_DE.UTF-8 >/dev/null 2>&1", dir);
-    if (system(command) != 0)
-        return NULL;
-    setenv("LOCPATH", dir, 1);
-    return setlocale(LC_NUMERIC, "de_DE.UTF-8") ? dir : NULL;
-}
-
 TEST(numbers_keep_their_point_in_a_locale_with_a_comma)
 {
     struct buffer b = {0};
     char probe[8];
-    if (!comma_locale())
+    if (!comma_locale_set())
         SKIP("no locale with a decimal comma is installed and localedef cannot build one");
     snprintf(probe, sizeof probe, "%.1f", 0.5);
     ck_assert_str_eq(probe, "0,5");

@@ -3,7 +3,6 @@
 #include "daemon/metrics.h"
 
 #include <fcntl.h>
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/support/comma_locale.h"
 #include "tests/support/suite.h"
 
 /* The text, terminated; freed with the process. */
@@ -261,12 +261,8 @@ END
 
 TEST(numbers_keep_their_point_in_a_locale_with_a_comma)
 {
-    char command[512];
-    if (!setlocale(LC_ALL, "de_DE.UTF-8")) {
-        snprintf(command, sizeof command, "localedef -i de_DE -f UTF-8 %s/de_DE.UTF-8 >/dev/null 2>&1", suite_tmp());
-        if (system(command) != 0 || setenv("LOCPATH", suite_tmp(), 1) != 0 || !setlocale(LC_ALL, "de_DE.UTF-8"))
-            SKIP("no locale with a decimal comma is installed and localedef cannot build one");
-    }
+    if (!comma_locale_set())
+        SKIP("no locale with a decimal comma is installed and localedef cannot build one");
     struct metrics *m = metrics_new();
     metrics_observe(m, METRIC_QUEUE_SECONDS, 0.5);
     char *text = text_of(m);

@@ -9,8 +9,7 @@
 
 #include "engine/base/span.h"
 
-/* Orders ids by length of text, longest first, equal lengths as libstdc++'s std::sort leaves them. Beyond the recursion
- * depth where that function changes to a heap sort, equal lengths keep some fixed order. */
+/* Orders ids by length of text, longest first, equal lengths as libstdc++'s std::sort leaves them. */
 void text_order_by_length(uint32_t *ids, size_t n, const struct span *texts);
 
 /* Of the candidate ids (indices into texts[0..n)), the one that libstdc++'s unordered_map<string, int> visits first

@@ -135,7 +135,7 @@ END
 static const struct {
     const char *word, *folder;
 } owned[] = {
-    {"\"qwen2\"", "engine/models"}, {"\"qwen3\"", "engine/models"}, {"\"mistral3\"", "engine/models"},
+    {"\"qwen3\"", "engine/models"}, {"\"mistral3\"", "engine/models"}, /* "qwen2" is a pre-tokenizer's name as well */
     {"format_q", "engine/quant"},   {"format_iq", "engine/quant"},
 };
 

@@ -71,6 +71,29 @@ AVX512_INLINE void encode32(const float *x, struct encoded32 *out)
     out->s = round_to_f16((float)out->sum * d);
 }
 
+/* Sums of 16 bytes each of 256. */
+AVX512_INLINE __m256i sums_of_16(const int8_t *q)
+{
+    const __m512i one = _mm512_set1_epi8(1), ones = _mm512_set1_epi16(1);
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    __m512i z[4];
+    UNROLL
+    for (size_t k = 0; k < 4; k++)
+        z[k] = _mm512_madd_epi16(_mm512_maddubs_epi16(one, load512(q + 64 * k)), ones);
+    return _mm512_cvtepi32_epi16(_mm512_permutexvar_epi32(order, add_across(z[0], z[1], z[2], z[3])));
+}
+
+/* The first of 256 values with this magnitude. */
+AVX512_INLINE float first_of_magnitude(const float *x, uint32_t bits)
+{
+    for (size_t i = 0; i < 256; i += 16) {
+        __mmask16 hit = _mm512_cmpeq_epi32_mask(magnitude_bits(_mm512_loadu_ps(x + i)), _mm512_set1_epi32((int)bits));
+        if (hit)
+            return x[i + (size_t)__builtin_ctz(hit)];
+    }
+    return 0;
+}
+
 /* 256 values -> canonical block. */
 AVX512_INLINE void encode256(const float *x, struct act_q8_k *out)
 {
@@ -82,18 +105,15 @@ AVX512_INLINE void encode256(const float *x, struct act_q8_k *out)
         activation_format(ACT_Q8_K)->encode(x, out, 256);
         return;
     }
-    size_t first = 0;
-    while ((float_bits(x[first]) & 0x7fffffff) != largest)
-        first++;
-    float t = -127.0f / x[first];
+    float t = -127.0f / first_of_magnitude(x, largest);
     out->d = 1.0f / t;
     for (size_t i = 0; i < 256; i += 16) {
         __m512 v = _mm512_mul_ps(_mm512_loadu_ps(x + i), _mm512_set1_ps(t));
         __m512i q = _mm512_cvt_roundps_epi32(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
         q = _mm512_min_epi32(q, _mm512_set1_epi32(127));
         _mm_storeu_si128((void *)(out->q + i), _mm512_cvtepi32_epi8(q));
-        out->sums[i / 16] = (int16_t)_mm512_reduce_add_epi32(q);
     }
+    _mm256_storeu_si256((void *)out->sums, sums_of_16(out->q));
 }
 
 #endif

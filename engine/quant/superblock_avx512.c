@@ -70,24 +70,56 @@ static size_t panels_bytes(size_t n_cols, size_t n_tokens)
     return n * (sizeof(struct superblock_panel) + sizeof(struct superblock_panel_u8));
 }
 
-/* One token's block into its column of a panel. */
-AVX512_INLINE void place_token(const struct act_q8_k *q, size_t token, struct superblock_panel *s8,
+/* Four dwords of tokens 0..3 in every lane: lane j of out[c] is dword 4 j + c. */
+AVX512_INLINE void transpose_tokens(const __m512i r[4], __m512i out[4])
+{
+    __m512i t0 = _mm512_unpacklo_epi32(r[0], r[1]), t1 = _mm512_unpackhi_epi32(r[0], r[1]);
+    __m512i t2 = _mm512_unpacklo_epi32(r[2], r[3]), t3 = _mm512_unpackhi_epi32(r[2], r[3]);
+    out[0] = _mm512_unpacklo_epi64(t0, t2);
+    out[1] = _mm512_unpackhi_epi64(t0, t2);
+    out[2] = _mm512_unpacklo_epi64(t1, t3);
+    out[3] = _mm512_unpackhi_epi64(t1, t3);
+}
+
+/* Two entries of a panel: lanes l and l + 4 of one group. */
+AVX512_INLINE void store_lanes(__m512i v, size_t l, size_t group, struct superblock_panel *s8,
                                struct superblock_panel_u8 *u8)
 {
+    __m512i flipped = _mm512_xor_si512(v, _mm512_set1_epi8(-128));
+    _mm256_storeu_si256((void *)s8->q[l][group], _mm512_castsi512_si256(v));
+    _mm256_storeu_si256((void *)s8->q[l + 4][group], _mm512_extracti64x4_epi64(v, 1));
+    _mm256_storeu_si256((void *)u8->q[l][group], _mm512_castsi512_si256(flipped));
+    _mm256_storeu_si256((void *)u8->q[l + 4][group], _mm512_extracti64x4_epi64(flipped, 1));
+}
+
+/* The integers of 8 tokens' blocks. */
+AVX512_INLINE void place_values(const struct act_q8_k q[TOKENS], struct superblock_panel *s8,
+                                struct superblock_panel_u8 *u8)
+{
+    const __m512i lower = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
+    const __m512i upper = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
     for (size_t pair = 0; pair < 4; pair++) {
-        uint32_t dwords[16] ALIGNED, flipped[16] ALIGNED;
-        __m512i v = by_lanes(load512(q->q + 64 * pair));
-        _mm512_store_si512(dwords, v);
-        _mm512_store_si512(flipped, _mm512_xor_si512(v, _mm512_set1_epi8(-128)));
-        for (size_t k = 0; k < 16; k++) {
-            memcpy(s8->q[k % 8][2 * pair + k / 8][token], dwords + k, 4);
-            memcpy(u8->q[k % 8][2 * pair + k / 8][token], flipped + k, 4);
+        __m512i r[TOKENS], t[TOKENS];
+        UNROLL
+        for (size_t i = 0; i < TOKENS; i++)
+            r[i] = by_lanes(load512(q[i].q + 64 * pair));
+        transpose_tokens(r, t);
+        transpose_tokens(r + 4, t + 4);
+        UNROLL
+        for (size_t c = 0; c < 4; c++) {
+            store_lanes(_mm512_permutex2var_epi64(t[c], lower, t[c + 4]), c, 2 * pair, s8, u8);
+            store_lanes(_mm512_permutex2var_epi64(t[c], upper, t[c + 4]), c, 2 * pair + 1, s8, u8);
         }
     }
+}
+
+/* Scale and sums of one token's block. */
+AVX512_INLINE void place_sums(const struct act_q8_k *q, size_t token, struct superblock_panel *s8,
+                              struct superblock_panel_u8 *u8)
+{
     s8->d[token] = u8->d[token] = q->d;
     for (size_t j = 0; j < 8; j++) {
-        s8->sums16[j][token][0] = q->sums[2 * j];
-        s8->sums16[j][token][1] = q->sums[2 * j + 1];
+        memcpy(s8->sums16[j][token], q->sums + 2 * j, 4);
         s8->sums32[j / 2][token][j % 2] = (int16_t)(q->sums[2 * j] + q->sums[2 * j + 1]);
     }
 }
@@ -98,12 +130,18 @@ AVX512 static void panels_encode(const float *x, size_t x_stride, size_t n_cols,
     size_t n = n_cols / 256, n_panels = round_up(n_tokens, TOKENS) / TOKENS;
     struct superblock_panel *s8 = out;
     struct superblock_panel_u8 *u8 = (void *)(s8 + n_panels * n);
-    for (size_t t = token_begin; t < round_up(token_end, TOKENS); t++)
+    for (size_t t = token_begin; t < token_end; t += TOKENS)
         for (size_t b = 0; b < n; b++) {
-            struct act_q8_k q = {.d = 0};
-            if (t < token_end)
-                encode256(x + t * x_stride + 256 * b, &q);
-            place_token(&q, t % TOKENS, s8 + t / TOKENS * n + b, u8 + t / TOKENS * n + b);
+            struct act_q8_k q[TOKENS];
+            size_t at = t / TOKENS * n + b;
+            for (size_t i = 0; i < TOKENS; i++) {
+                if (t + i < token_end)
+                    encode256(x + (t + i) * x_stride + 256 * b, &q[i]);
+                else
+                    memset(&q[i], 0, sizeof q[i]);
+                place_sums(&q[i], i, s8 + at, u8 + at);
+            }
+            place_values(q, s8 + at, u8 + at);
         }
 }
 

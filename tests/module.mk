@@ -47,3 +47,5 @@ build/fuzz/fuzz_%: build/fuzz/tests/fuzz/fuzz_%.o build/fuzz/libggufd.a
 test-tokenizer-long: $(BUILD)/tests/unit/test_tokenizer_random $(BUILD)/tests/unit/test_tokenizer_speed $(BUILD)/tests/tools/tokenize
 	@GGUFD_LONG=1 sh tests/run.sh $(MODE) $(BUILD)/tests/unit/test_tokenizer_random $(BUILD)/tests/unit/test_tokenizer_speed
 	@python3 tests/tokenizer_crosscheck.py $(BUILD)/tests/tools/tokenize $${GGUFD_SHARED:-../shared} 500
+
+include tests/arm64/arm64.mk

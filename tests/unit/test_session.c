@@ -492,8 +492,10 @@ TEST(steps_allocate_nothing)
     int32_t tokens[N];
     random_tokens(13, tokens, N);
     struct delivery d = {.n_vocab = engine_info(e.engine)->n_vocab};
-    struct session_sync sync = sync_of(tokens, 60, &d);
+    struct session_sync sync = sync_of(tokens, 1, &d);
     struct error err;
+    ck_assert_int_eq(session_run(e.session, &sync, NULL, &err), STATUS_OK); /* all workers have started */
+    sync.n_tokens = 60;
     atomic_store(&counting, true);
     void *volatile probe = malloc(16); /* volatile: the compiler may drop an unused pair */
     size_t at_first = atomic_load(&n_allocations);

@@ -107,10 +107,10 @@ TARGET static void all_exponentials(const struct attention_tile *t, size_t n_row
     }
 }
 
-/* Probabilities of ATTENTION_KEYS keys, rounded to F16, as double. */
-TARGET static void encode_p(const float *w, float factor, double *p)
+/* Probabilities of at least n_keys <= ATTENTION_KEYS keys, rounded to F16, as double. */
+TARGET static void encode_p(const float *w, float factor, double *p, size_t n_keys)
 {
-    UNROLL for (int i = 0; i < ATTENTION_KEYS; i += LANES) {
+    for (size_t i = 0; i < n_keys; i += LANES) {
         uint16_t half[LANES];
         lanes_store_f16_fast(half, lanes_load(w + i) * factor);
         lanes_store_doubles(p + i, lanes_load_f16(half));
@@ -250,9 +250,9 @@ TARGET static void decode(const struct attention_tile *tile)
         all_exponentials(&t, group, keys, factors);
         clear_sums(&t, group);
         for (size_t key = 0; key < n_keys; key += ATTENTION_KEYS) {
-            for (size_t g = 0; g < group; g++)
-                encode_p(t.w + g * t.w_stride + key, factors[g], t.p + g * ATTENTION_KEYS);
             size_t count = n_keys - key < ATTENTION_KEYS ? n_keys - key : ATTENTION_KEYS;
+            for (size_t g = 0; g < group; g++)
+                encode_p(t.w + g * t.w_stride + key, factors[g], t.p + g * ATTENTION_KEYS, count);
             decode_instances[group - 1].values(&t, kv_v_row(a->kv, a->layer, t.kv_head, key), count);
         }
         write_out(&t, group);
@@ -407,7 +407,7 @@ TARGET static void prefill_values(const struct attention_tile *t, size_t n_rows,
     clear_sums(t, n_rows);
     for (size_t key = 0; key < n_keys[n_rows - 1]; key += ATTENTION_KEYS) {
         for (size_t r = 0; r < n_rows; r++)
-            encode_p(t->w + r * t->w_stride + key, factors[r], t->p + r * ATTENTION_KEYS);
+            encode_p(t->w + r * t->w_stride + key, factors[r], t->p + r * ATTENTION_KEYS, visible_keys(n_keys[r], key));
         size_t done = 0;
         for (size_t s = 0; s < sizeof value_slices / sizeof value_slices[0]; s++)
             for (; n_vectors - done >= value_slices[s].vectors; done += value_slices[s].vectors)

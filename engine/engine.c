@@ -161,8 +161,9 @@ static enum status open_memory(struct engine *e, struct error *err)
                          MIB(m->anonymous_bytes), e->info.context, MIB(m->kv_bytes), e->info.batch, MIB(m->arena_bytes),
                          MIB(m->vocabulary_bytes), MIB(m->available_bytes));
     if (m->available_bytes && m->file_bytes > m->available_bytes - m->anonymous_bytes)
-        log_note(&e->log, LOG_LEVEL_WARN, "the model's %.1f MiB do not fit into the %.1f MiB that remain: pages will be "
-                 "read again and again", MIB(m->file_bytes), MIB(m->available_bytes - m->anonymous_bytes));
+        log_note(&e->log, LOG_LEVEL_WARN,
+                 "the model's %.1f MiB do not fit into the %.1f MiB that remain: pages will be read again and again",
+                 MIB(m->file_bytes), MIB(m->available_bytes - m->anonymous_bytes));
     return STATUS_OK;
 }
 

@@ -1,4 +1,4 @@
-/* Reading rows of finite logits: choice, order, probabilities. The order is total: higher logit first, then lower id. */
+/* Reading rows of finite logits: choice, order, probabilities. Order is total: higher logit first, then lower id. */
 #include <math.h>
 #include <string.h>
 

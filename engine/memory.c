@@ -1,5 +1,5 @@
-/* MemAvailable of /proc/meminfo, and the limits of cgroup v2 and v1 along the whole path of this process. A file that is
- * missing or unreadable sets no limit. */
+/* MemAvailable of /proc/meminfo, and the limits of cgroup v2 and v1 along the whole path of this process. A file that
+ * is missing or unreadable sets no limit. */
 #include "engine/memory.h"
 
 #include <errno.h>

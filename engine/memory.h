@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* The smaller of the system's available memory and what every memory control group above this process leaves (page cache
- * counts as free: it gives way). 0: unknown. `root` is put in front of /proc and /sys: "" but in tests. */
+/* The smaller of the system's available memory and what every memory control group above this process leaves (page
+ * cache counts as free: it gives way). 0: unknown. `root` is put in front of /proc and /sys: "" but in tests. */
 uint64_t memory_available(const char *root);
 
 #endif

@@ -26,7 +26,7 @@ enum status session_new(struct engine *e, struct session **out, struct error *er
 {
     *out = NULL;
     if (e->info.vocabulary_only)
-        return error_set(err, STATUS_VOCABULARY_ONLY, "the file holds a vocabulary and no tensors: nothing to evaluate");
+        return error_set(err, STATUS_VOCABULARY_ONLY, "the file holds a vocabulary only: nothing to evaluate");
     struct session *s = calloc(1, sizeof *s);
     if (!s)
         return error_no_memory(err, sizeof *s, "the session");
@@ -179,8 +179,8 @@ static void run_wanted(struct run *run, uint32_t *rows, const size_t *positions,
     run->rows[ROWS_WANTED] = n;
 }
 
-/* Runs nodes [from, end of the graph): all of a step, or only what makes logits. What was computed while the file changed
- * is not used. */
+/* Runs nodes [from, end of the graph): all of a step, or only what makes logits. What was computed while the file
+ * changed is not used. */
 static enum status step_nodes(struct session *s, const struct session_sync *sync, size_t from, struct error *err)
 {
     s->run.node_begin = from;

@@ -189,7 +189,7 @@ static size_t max_size(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Scratch of one worker: a product's own, and the chunks of rows between products and their epilogues; or attention's. */
+/* Scratch of one worker: a product's own, and the chunks between products and their epilogues; or attention's. */
 static size_t plan_worker(const struct graph *g)
 {
     size_t products = 0;

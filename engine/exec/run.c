@@ -1,6 +1,7 @@
-/* Executing nodes. Every worker walks the same list; a barrier stands where the plan put one. Worker 0 looks at the cancel
- * flag before each barrier and writes what it saw to stop[k & 1] of barrier k; all read it behind that barrier. The slot
- * is written again only before barrier k + 2, which worker 0 reaches after all have passed k + 1, hence have read it. */
+/* Executing nodes. Every worker walks the same list; a barrier stands where the plan put one. Worker 0 looks at the
+ * cancel flag before each barrier and writes what it saw to stop[k & 1] of barrier k; all read it behind that barrier.
+ * The slot is written again only before barrier k + 2, which worker 0 reaches after all have come to k + 1, hence have
+ * read it. */
 #include "engine/exec/run.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* What an architecture's file consists of: which metadata keys it reads, which tensors it needs, how its graph is built.
- * Shared rows and blocks are here, so that a file says only what is special. */
+/* What an architecture's file consists of: which metadata keys it reads, which tensors it needs, how its graph is
+ * built. Shared rows and blocks are here, so that a file says only what is special. */
 #ifndef GGUFD_MODELS_ARCHITECTURE_H
 #define GGUFD_MODELS_ARCHITECTURE_H
 

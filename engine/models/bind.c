@@ -77,7 +77,8 @@ static enum status bind_vector(const struct binder *b, const char *name, struct 
         return error_set(b->err, STATUS_UNSUPPORTED, "tensor %s is stored as %s, must be F32", name, t->format->name);
     if ((uintptr_t)t->data % sizeof(float))
         return error_set(b->err, STATUS_UNSUPPORTED,
-                         "tensor %s does not start at a multiple of 4 bytes; general.alignment must be 4 or more", name);
+                         "tensor %s does not start at a multiple of 4 bytes; general.alignment must be 4 or more",
+                         name);
     w->vector = t->data;
     return STATUS_OK;
 }
@@ -86,8 +87,9 @@ static enum status bind_matrix(const struct binder *b, const char *name, struct 
 {
     const struct gguf_tensor *t = w->tensor;
     if (t->dims[0] % t->format->block_elements)
-        return error_set(b->err, STATUS_INVALID, "tensor %s: rows of %" PRIu64 " values are no multiple of %s's %" PRIu32,
-                         name, t->dims[0], t->format->name, t->format->block_elements);
+        return error_set(b->err, STATUS_INVALID,
+                         "tensor %s: rows of %" PRIu64 " values are no multiple of %s's %" PRIu32, name,
+                         t->dims[0], t->format->name, t->format->block_elements);
     w->matrix = (struct matrix){.format = t->format, .data = t->data, .data_end = t->mapping_end,
                                 .n_cols = (size_t)t->dims[0], .n_rows = (size_t)(t->dims[1] * t->dims[2])};
     return STATUS_OK;
@@ -196,8 +198,8 @@ static enum status bind_vocabulary(struct binder *b, size_t n_tokens)
     snprintf(key, sizeof key, "%s.vocab_size", b->model->architecture->name);
     enum status s = gguf_get_u32(b->gguf, key, false, &stated, b->err);
     if (s == STATUS_OK && stated != n_tokens)
-        s = error_set(b->err, STATUS_INVALID, "key \"%s\" is %" PRIu32 ", but the vocabulary has %zu tokens", key, stated,
-                      n_tokens);
+        s = error_set(b->err, STATUS_INVALID, "key \"%s\" is %" PRIu32 ", but the vocabulary has %zu tokens", key,
+                      stated, n_tokens);
     b->model->hparams.n_vocab = (uint32_t)n_tokens;
     return s;
 }

@@ -116,12 +116,13 @@ static enum status heads_check(struct hparams *h, const struct architecture *a, 
         h->value_size = h->n_embd / h->n_heads;
     if (h->head_size != h->value_size)
         return error_set(err, STATUS_UNSUPPORTED,
-                         "%s.attention.key_length %" PRIu32 " and attention.value_length %" PRIu32 " must be equal", a->name,
-                         h->head_size, h->value_size);
+                         "%s.attention.key_length %" PRIu32 " and attention.value_length %" PRIu32 " must be equal",
+                         a->name, h->head_size, h->value_size);
     if (h->head_size < 2 || h->head_size % 2)
         return error_set(err, STATUS_UNSUPPORTED,
                          "%s: head size %" PRIu32 " (embedding_length %" PRIu32 ", head_count %" PRIu32
-                         ", attention.key_length) must be even and at least 2", a->name, h->head_size, h->n_embd, h->n_heads);
+                         ", attention.key_length) must be even and at least 2",
+                         a->name, h->head_size, h->n_embd, h->n_heads);
     return STATUS_OK;
 }
 
@@ -172,8 +173,8 @@ static bool key_is_known(const struct architecture *a, struct span suffix)
     return span_is(suffix, "vocab_size"); /* compared by the binder */
 }
 
-/* Keys that change the reference's result for every architecture (measured: any other value than the neutral one does, or
- * makes it refuse the file) and are not computed here. An architecture that reads such a key itself has it in its table. */
+/* Keys that change the reference's result for every architecture (measured: any other value than the neutral one does,
+ * or makes it refuse the file) and are not computed here. An architecture that reads such a key has it in its table. */
 static const struct {
     const char *name;
     uint32_t neutral;

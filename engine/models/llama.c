@@ -1,5 +1,5 @@
-/* Llama 1 to 3, Mistral 7B, Mixtral and everything stored as "llama". Adjacent pairs rotate; optional biases everywhere;
- * rope_freqs.weight of Llama 3; dense or a mixture of experts. */
+/* Llama 1 to 3, Mistral 7B, Mixtral and everything stored as "llama". Adjacent pairs rotate; optional biases
+ * everywhere; rope_freqs.weight of Llama 3; dense or a mixture of experts. */
 #include "engine/models/architecture.h"
 
 static const struct key_row keys[] = {KEYS_COMMON, KEYS_EXPERTS, KEYS_END};

@@ -1,4 +1,5 @@
-/* Qwen 2 and 2.5, dense. Pairs (i, i + n/2) rotate; Q, K and V biases; the heads together are as wide as the embedding. */
+/* Qwen 2 and 2.5, dense. Pairs (i, i + n/2) rotate; Q, K and V biases; all heads together are as wide as the
+ * embedding. */
 #include "engine/models/architecture.h"
 
 static const struct key_row keys[] = {KEYS_COMMON, KEYS_END};

@@ -104,8 +104,10 @@ static ssize_t read_job(void *cls, uint64_t position, char *data, size_t size)
         r->sent += n;
         return (ssize_t)n;
     }
-    if (ended)
+    if (ended) {
+        job_settle(r->job);
         return broken ? MHD_CONTENT_READER_END_WITH_ERROR : MHD_CONTENT_READER_END_OF_STREAM;
+    }
     request_suspend(r);
     return 0;
 }
@@ -137,6 +139,7 @@ enum MHD_Result answer_job(struct request *r)
         request_suspend(r);
         return MHD_YES;
     }
+    job_settle(j);
     r->problem = j->problem;
     request_reply(r, MHD_HTTP_OK, "application/json");
     return answer_request(r);

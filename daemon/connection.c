@@ -171,6 +171,13 @@ static int64_t phase_limit_ms(const struct connection *c)
     return 0;
 }
 
+void connections_forgive(struct server *s, uint64_t ms)
+{
+    uint64_t now = uv_now(&s->loop);
+    for (struct connection *c = s->connections; c; c = c->next)
+        c->since_ms = c->since_ms + ms < now ? c->since_ms + ms : now;
+}
+
 bool connections_expire(struct server *s, uint64_t now_ms)
 {
     bool any = false;

@@ -49,6 +49,8 @@ void connection_enter(struct connection *c, enum connection_phase phase);
 /* Takes the connection down: a suspended request is resumed to notice, the rest is shut down. Pump afterwards. */
 void connection_cut(struct connection *c);
 
+/* The process did not run for so long: nobody's time went by. */
+void connections_forgive(struct server *s, uint64_t ms);
 /* Cuts connections whose phase lasts too long; true if there were any. */
 bool connections_expire(struct server *s, uint64_t now_ms);
 /* Cuts the connection that waits longest without a complete request; false if every one is being served. */

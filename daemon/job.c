@@ -13,7 +13,7 @@
 #include "daemon/server.h"
 
 #define NS_PER_MS 1000000ull
-enum { PROGRESS_INTERVAL_MS = 700, RETRY_AFTER_MAX_S = 3600 };
+enum { PROGRESS_INTERVAL_MS = 500, RETRY_AFTER_MAX_S = 3600 };
 
 uint64_t clock_ns(void)
 {
@@ -84,10 +84,17 @@ static void observe_steps(struct server *s, struct buffer *steps)
     buffer_clear(steps);
 }
 
-/* The engine thread has marked new output or an end; requests that wait for it go on at the pump. */
-static void on_wake(uv_async_t *wake)
+void job_settle(struct job *j)
 {
-    struct server *s = wake->data;
+    if (j->settled)
+        return;
+    j->settled = true;
+    unlink_live(j);
+    server_job_ended(j->server, j);
+}
+
+bool jobs_collect(struct server *s)
+{
     struct job_queue *q = &s->queue;
     bool any = false;
     for (;;) {
@@ -103,16 +110,22 @@ static void on_wake(uv_async_t *wake)
         }
         pthread_mutex_unlock(&q->lock);
         if (!j)
-            break;
+            return any;
         observe_steps(s, &steps);
         if (j->request)
             any |= request_resume(j->request);
         if (done) {
-            unlink_live(j);
-            server_job_ended(s, j);
+            job_settle(j);
             job_release(j);
         }
     }
+}
+
+/* The engine thread has marked new output or an end; requests that wait for it go on at the pump. */
+static void on_wake(uv_async_t *wake)
+{
+    struct server *s = wake->data;
+    bool any = jobs_collect(s);
     server_engine_event(s);
     if (any)
         pump_run(&s->pump);
@@ -130,7 +143,7 @@ enum status job_queue_init(struct server *s, struct error *err)
     pthread_cond_init(&q->space, &monotonic);
     pthread_condattr_destroy(&monotonic);
     int r = uv_async_init(&s->loop, &q->wake, on_wake);
-    q->wake.data = s;
+    q->wake.data = r ? NULL : s; /* NULL: there is nothing to wake or to close */
     return r ? error_set(err, STATUS_IO, "uv_async_init: %s", uv_strerror(r)) : STATUS_OK;
 }
 
@@ -404,6 +417,15 @@ void job_finish(struct job *j, enum reason reason, const struct problem *problem
 bool job_is_cancelled(const struct job *j)
 {
     return atomic_load_explicit(&j->cancel, memory_order_relaxed);
+}
+
+enum reason job_cancel_reason(struct job *j)
+{
+    struct job_queue *q = queue_of(j);
+    pthread_mutex_lock(&q->lock);
+    enum reason reason = j->cancel_reason;
+    pthread_mutex_unlock(&q->lock);
+    return reason;
 }
 
 /* With the lock held. A client that takes nothing for write_timeout ends its job. */

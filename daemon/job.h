@@ -56,6 +56,7 @@ struct job {
     struct request *request;     /* [loop] NULL once libmicrohttpd is done with it */
     struct job *next_live;       /* [loop] */
     uint64_t progress_ms;        /* [loop] of the last progress line */
+    bool settled;                /* [loop] counted in metrics, and off the live list */
 
     struct job *next;            /* [lock] in line */
     struct job *next_dirty;      /* [lock] */
@@ -114,7 +115,11 @@ size_t job_count(struct server *s, size_t *running);
 
 /* Up to `size` bytes of output. 0: none now; *ended then says whether more may come, *broken whether to cut. */
 size_t job_read(struct job *j, char *data, size_t size, bool *ended, bool *broken);
-/* Deadlines and progress lines; returns the loop time of the next deadline, 0: none. */
+/* Counts a job that is done, once: before its reply, so that a scrape behind the reply finds it. */
+void job_settle(struct job *j);
+/* Settles and lets go what the engine thread is done with; true if a request goes on at the next pump. */
+bool jobs_collect(struct server *s);
+/* Deadlines and progress lines. */
 void jobs_tick(struct server *s);
 void jobs_cancel_all(struct server *s, enum reason reason);
 
@@ -125,6 +130,7 @@ void job_finish(struct job *j, enum reason reason, const struct problem *problem
 /* Output that commits the reply to 200; waits while the window is full. False: cancelled, or no memory. */
 bool job_emit(struct job *j, const void *data, size_t size);
 bool job_is_cancelled(const struct job *j);
+enum reason job_cancel_reason(struct job *j); /* of a cancelled one */
 
 /* ---- either: whoever ends the job ---- */
 

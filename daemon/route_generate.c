@@ -103,7 +103,7 @@ static enum reason run_generate(struct job *j, struct session *s, struct problem
     };
     generation_run(s, &options, &p->tokens, &p->result, problem);
     copy_figures(j, &p->result);
-    return p->result.reason == REASON_CANCELLED && job_is_cancelled(j) ? j->cancel_reason : p->result.reason;
+    return p->result.reason == REASON_CANCELLED && job_is_cancelled(j) ? job_cancel_reason(j) : p->result.reason;
 }
 
 /* The last line, or the whole reply. A failure before the first byte stays a problem with a status of its own. */

@@ -108,11 +108,11 @@ static enum reason run_logits(struct job *j, struct session *s, struct problem *
     if (status == STATUS_OK)
         return REASON_LENGTH;
     if (status == STATUS_CANCELLED && job_is_cancelled(j)) {
-        if (j->cancel_reason == REASON_SHUTDOWN)
+        if (job_cancel_reason(j) == REASON_SHUTDOWN)
             problem_busy(problem, PROBLEM_DRAINING, 1, "the server is shutting down");
         else
             problem_set(problem, PROBLEM_INTERNAL, "the job was cancelled");
-        return j->cancel_reason;
+        return job_cancel_reason(j);
     }
     if (err.text[0] == 0)
         error_set(&err, status, "%s", status_text(status));

@@ -171,7 +171,7 @@ static enum reason run_choice(struct openai_plan *p, struct session *s, struct p
     p->prompt_tokens += p->tokens->count;
     enum status status = p->q.echo ? echo_prompt(p, s, &err) : STATUS_OK;
     if (status == STATUS_CANCELLED)
-        return j->cancel_reason;
+        return job_cancel_reason(j);
     if (status) {
         problem_from_error(problem, &err);
         return REASON_ERROR;
@@ -181,7 +181,7 @@ static enum reason run_choice(struct openai_plan *p, struct session *s, struct p
     generation_run(s, &options, p->tokens, &result, problem);
     add_figures(j, &result);
     p->generated_tokens += result.generated_tokens;
-    enum reason reason = result.reason == REASON_CANCELLED && job_is_cancelled(j) ? j->cancel_reason : result.reason;
+    enum reason reason = result.reason == REASON_CANCELLED && job_is_cancelled(j) ? job_cancel_reason(j) : result.reason;
     if (reason != REASON_ERROR)
         finish_choice(p, reason, buffer_span(&result.tail));
     buffer_clear(&result.tail);

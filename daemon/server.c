@@ -13,6 +13,7 @@
 
 enum {
     TICK_MS = 100,             /* resolution of deadlines; runs only while there is something to watch */
+    LATE_TICK_MS = 1000,
     MODEL_CHECK_MS = 5000,
     CONNECTION_MEMORY = 16384, /* of libmicrohttpd, for each: bounds a request's header */
     RESERVED_CONNECTIONS = 3,  /* besides those that wait: the running job's, and two for /health and /metrics */
@@ -48,12 +49,18 @@ bool server_is_stalled(struct server *s)
 static void on_tick(uv_timer_t *timer)
 {
     struct server *s = timer->data;
+    uint64_t now = uv_now(&s->loop), late = s->tick_ms ? now - s->tick_ms : 0;
+    s->tick_ms = now;
+    if (late > LATE_TICK_MS) /* stopped, suspended or starved: what clients sent meanwhile is not read yet */
+        connections_forgive(s, late);
     jobs_tick(s);
     watch_steps(s);
     if (connections_expire(s, uv_now(&s->loop)))
         pump_run(&s->pump);
-    if (!s->connections && !s->queue.live)
+    if (!s->connections && !s->queue.live) {
         uv_timer_stop(timer);
+        s->tick_ms = 0;
+    }
 }
 
 void server_watch_time(struct server *s)

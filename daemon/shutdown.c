@@ -102,10 +102,8 @@ void server_stop(struct server *s)
         leave_at_once(s);
     if (s->queue.wake.data) {
         s->draining = true;
-        uv_async_send(&s->queue.wake); /* settles what the engine has let go */
-        uv_timer_stop(&s->drain_timer);
-        uv_run(&s->loop, UV_RUN_NOWAIT);
-        while (s->queue.live || s->n_working)
+        jobs_collect(s); /* what the engine has let go */
+        while (s->n_working)
             uv_run(&s->loop, UV_RUN_ONCE);
     }
     uv_walk(&s->loop, close_handle, NULL);

@@ -198,6 +198,27 @@ TEST(slow_senders_are_disconnected)
 }
 END
 
+/* What a client sent while the machine slept is still read: its time did not go by. */
+TEST(a_daemon_that_was_stopped_forgives_the_time)
+{
+    static const char *const options[] = {"--header-timeout", "0.5", NULL};
+    struct http h;
+    struct http_reply r = {0};
+    start(options);
+    ck_assert(http_open(&h, d.address));
+    ck_assert(daemon_metric_becomes(&d, "ggufd_connections", 2, 1000));
+    kill(d.pid, SIGSTOP);
+    ck_assert(http_request(&h, "GET", "/health", NULL, NULL));
+    sleep_ms(1700);
+    kill(d.pid, SIGCONT);
+    ck_assert(http_read_reply(&h, &r, 3000));
+    ck_assert_int_eq(r.status, 200);
+    http_reply_clear(&r);
+    http_close(&h);
+    daemon_stop(&d);
+}
+END
+
 TEST(request_ids_are_kept_or_made)
 {
     start(NULL);
@@ -400,6 +421,6 @@ END
 
 SUITE(hygiene, T(ambiguous_framing_is_refused_and_the_connection_closed), T(a_connection_survives_refusals_and_pipelining),
       T(bodies_have_a_limit_however_they_are_sent), T(headers_have_a_limit), T(slow_senders_are_disconnected),
-      T(request_ids_are_kept_or_made), T(keys_guard_every_route_but_the_open_ones),
+      T(a_daemon_that_was_stopped_forgives_the_time), T(request_ids_are_kept_or_made), T(keys_guard_every_route_but_the_open_ones),
       T(foreign_origins_are_refused_and_allowed_ones_get_cors), T(unix_sockets_have_a_mode_and_replace_only_dead_ones),
       T(a_half_close_cancels_on_tcp_only), T(a_file_replaced_by_rename_serves_on_and_one_rewritten_in_place_is_noticed))

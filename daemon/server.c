@@ -49,7 +49,7 @@ bool server_is_stalled(struct server *s)
 static void on_tick(uv_timer_t *timer)
 {
     struct server *s = timer->data;
-    uint64_t now = uv_now(&s->loop), late = s->tick_ms ? now - s->tick_ms : 0;
+    uint64_t now = uv_now(&s->loop), late = now - s->tick_ms;
     s->tick_ms = now;
     if (late > LATE_TICK_MS) /* stopped, suspended or starved: what clients sent meanwhile is not read yet */
         connections_forgive(s, late);
@@ -57,16 +57,17 @@ static void on_tick(uv_timer_t *timer)
     watch_steps(s);
     if (connections_expire(s, uv_now(&s->loop)))
         pump_run(&s->pump);
-    if (!s->connections && !s->queue.live) {
+    if (!s->connections && !s->queue.live)
         uv_timer_stop(timer);
-        s->tick_ms = 0;
-    }
 }
 
 void server_watch_time(struct server *s)
 {
-    if (!uv_is_active((uv_handle_t *)&s->tick_timer))
-        uv_timer_start(&s->tick_timer, on_tick, TICK_MS, TICK_MS);
+    if (uv_is_active((uv_handle_t *)&s->tick_timer))
+        return;
+    uv_update_time(&s->loop);
+    s->tick_ms = uv_now(&s->loop);
+    uv_timer_start(&s->tick_timer, on_tick, TICK_MS, TICK_MS);
 }
 
 static void on_model_check(uv_timer_t *timer)

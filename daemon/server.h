@@ -43,7 +43,7 @@ struct server {
     size_t n_working;          /* requests on worker threads */
     uint64_t id_seed, n_requests;
     double prefill_speed, decode_speed; /* tokens a second, of late; 0: not known */
-    uint64_t tick_ms;          /* of the last tick; 0: there was none since the timer started */
+    uint64_t tick_ms;          /* of the last tick, or of the timer's start */
     uint64_t started_ms, steps_seen, steps_ms; /* steps_ms: when steps_seen was last seen to move */
     const struct job *stepping;
     bool model_change_logged;

@@ -62,7 +62,7 @@ enum status auth_keys_load(const char *path, struct auth_keys **out, struct erro
         if (size && line[0] != '#')
             status = add_key(&k, line, size, number, err);
     }
-    if (!status && ferror(f))
+    if (!status && !feof(f)) /* not ferror: running out of memory for a line sets no flag */
         status = error_set(err, STATUS_IO, "%s", strerror(errno));
     if (!status && k->count == 0)
         status = error_set(err, STATUS_INVALID, "holds no key");

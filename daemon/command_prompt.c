@@ -117,7 +117,6 @@ int command_prompt(const struct config *config)
         engine_close(engine);
         return EXIT_REFUSED;
     }
-    signal(SIGPIPE, SIG_IGN);
     signal(SIGINT, on_interrupt);
     signal(SIGTERM, on_interrupt);
     status = generate(config, engine, session, &problem);

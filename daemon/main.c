@@ -1,5 +1,6 @@
 /* ggufd: reads the configuration and does what it asks for. */
 #include <locale.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -47,6 +48,7 @@ int main(int argc, char **argv)
 {
     struct config config;
     struct error err;
+    signal(SIGPIPE, SIG_IGN); /* before the first line of the log */
     if (config_load(&config, argc, argv, environ, &err) ||
         log_open(config.log_file, log_format_parse(config.log_format), log_level_parse(config.log_level), &err)) {
         fprintf(stderr, "ggufd: %s\n", err.text);

@@ -214,6 +214,8 @@ static enum MHD_Result proceed(struct request *r)
 
 static enum MHD_Result first_call(struct request *r, const char *method, const char *version)
 {
+    if (r->uri.failed || r->path.failed)
+        return MHD_NO; /* half a path is another path */
     r->http_1_0 = strcmp(version, "HTTP/1.0") == 0;
     snprintf(r->method_name, sizeof r->method_name, "%s", method);
     r->seen = true;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "daemon/connection.h"
@@ -17,6 +18,7 @@ enum {
     MODEL_CHECK_MS = 5000,
     CONNECTION_MEMORY = 16384, /* of libmicrohttpd, for each: bounds a request's header */
     RESERVED_CONNECTIONS = 3,  /* besides those that wait: the running job's, and two for /health and /metrics */
+    OWN_FILES = 29,            /* descriptors that are no connection's: the model's, listeners', libraries' */
     SPARE_CONNECTIONS = 16     /* libmicrohttpd's own limit lies above ours */
 };
 
@@ -258,11 +260,23 @@ static enum status start_http(struct server *s, struct error *err)
     return status ? status : listeners_start(s, err);
 }
 
-static void start_signal(struct server *s, uv_signal_t *handle, uv_signal_cb callback, int number)
+static enum status start_signals(struct server *s, struct error *err)
 {
-    uv_signal_init(&s->loop, handle);
-    handle->data = s;
-    uv_signal_start(handle, callback, number);
+    const struct {
+        uv_signal_t *handle;
+        uv_signal_cb callback;
+        int number;
+    } signals[] = {{&s->terminate, on_terminate, SIGTERM}, {&s->interrupt, on_terminate, SIGINT},
+                   {&s->hangup, on_hangup, SIGHUP}};
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        signals[i].handle->data = s;
+        int r = uv_signal_init(&s->loop, signals[i].handle);
+        if (r == 0)
+            r = uv_signal_start(signals[i].handle, signals[i].callback, signals[i].number);
+        if (r)
+            return error_set(err, STATUS_IO, "cannot watch for signal %d: %s", signals[i].number, uv_strerror(r));
+    }
+    return STATUS_OK;
 }
 
 static void start_timers(struct server *s)
@@ -278,6 +292,10 @@ static void start_timers(struct server *s)
 
 enum status server_check_config(const struct config *config, struct error *err)
 {
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < OWN_FILES + RESERVED_CONNECTIONS)
+        return error_set(err, STATUS_INVALID, "the limit of open files (RLIMIT_NOFILE) is %llu: at least %d are needed",
+                         (unsigned long long)files.rlim_cur, OWN_FILES + RESERVED_CONNECTIONS);
     if (config->max_connections >= config->queue + RESERVED_CONNECTIONS)
         return STATUS_OK;
     return error_set(err, STATUS_INVALID, "max_connections %lld is too low for a queue of %lld: at least %lld",
@@ -287,9 +305,7 @@ enum status server_check_config(const struct config *config, struct error *err)
 
 static enum status server_start(struct server *s, struct error *err)
 {
-    enum status status = server_check_config(s->config, err);
-    if (!status)
-        status = listeners_open(s, err);
+    enum status status = listeners_open(s, err);
     if (!status)
         status = auth_keys_load(s->config->api_key_file, &s->keys, err);
     if (!status)
@@ -300,10 +316,9 @@ static enum status server_start(struct server *s, struct error *err)
     if (!s->metrics)
         return error_no_memory(err, 0, "metrics");
     start_timers(s);
-    start_signal(s, &s->terminate, on_terminate, SIGTERM);
-    start_signal(s, &s->interrupt, on_terminate, SIGINT);
-    start_signal(s, &s->hangup, on_hangup, SIGHUP);
-    status = job_queue_init(s, err);
+    status = start_signals(s, err);
+    if (!status)
+        status = job_queue_init(s, err);
     if (!status)
         status = start_http(s, err);
     if (!status)
@@ -317,12 +332,16 @@ int server_run(const struct config *config)
 {
     struct server s = {.config = config};
     struct error err;
-    signal(SIGPIPE, SIG_IGN);
     if (getrandom(&s.id_seed, sizeof s.id_seed, 0) != sizeof s.id_seed)
         s.id_seed = clock_ns() ^ (uint64_t)getpid() << 40;
     s.notify.fd = -1;
-    if (uv_loop_init(&s.loop))
-        return EXIT_RUNTIME;
+    /* Before libuv, which aborts the process when it finds no descriptors for its pipes. */
+    enum status status = server_check_config(config, &err);
+    int r = status ? 0 : uv_loop_init(&s.loop);
+    if (status || r) {
+        LOG(LOG_LEVEL_ERROR, "start-failed", LOG_TEXT("why", status ? err.text : uv_strerror(r)));
+        return status ? EXIT_REFUSED : EXIT_RUNTIME;
+    }
     s.started_ms = uv_now(&s.loop);
     if (server_start(&s, &err)) {
         LOG(LOG_LEVEL_ERROR, "start-failed", LOG_TEXT("why", err.text));

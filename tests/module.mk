@@ -14,6 +14,16 @@ SOAK_SECONDS ?= 3600
 soak: all $(BUILD)/tests/tools/soak
 	@GGUFD_BINARY=$(BUILD)/ggufd $(BUILD)/tests/tools/soak $(SOAK_SECONDS) "$(MODEL)"
 
+# The daemon with faults on command: the linker leads calls through tests/faults/wrap.c.
+$(BUILD)/tests/ggufd-faults: $(BUILD)/tests/faults/wrap.o $(call object,daemon/main.c) $(BUILD)/libggufd.a
+	@$(CC) $(LDFLAGS_ALL) $(LDFLAGS) $$(sh tests/faults/wrapped.sh) -o $@ $^ $(DAEMON_LIBS) -lm
+$(BUILD)/tests/http/test_faults: | $(BUILD)/tests/ggufd-faults
+
+## make test-faults                  every single fault of start and requests; make test takes samples
+.PHONY: test-faults
+test-faults:
+	@GGUFD_ALL_FAULTS=1 $(MAKE) --no-print-directory test-one SUITE=faults
+
 ## make fuzz [FUZZ_SECONDS=60] [FUZZ=name]   libFuzzer with ASan and UBSan over tests/fuzz/fuzz_NAME.c (needs clang)
 FUZZ_SECONDS ?= 60
 FUZZ_CFLAGS = $(CFLAGS_ALL) -O1 -fno-omit-frame-pointer -fno-sanitize-recover=undefined
@@ -24,20 +34,24 @@ FUZZ_CHOSEN := $(if $(FUZZ),$(filter build/fuzz/fuzz_$(FUZZ),$(FUZZERS)),$(FUZZE
 fuzz: $(FUZZ_CHOSEN)
 	@sh tests/fuzz/run.sh $(FUZZ_SECONDS) $(FUZZ_CHOSEN)
 
-build/fuzz/tests/fuzz/%.o: tests/fuzz/%.c
-	@mkdir -p $(@D)
-	@clang $(FUZZ_CFLAGS) -fsanitize=fuzzer-no-link,address,undefined $(PKG_CFLAGS) -c -o $@ $<
+FUZZ_SANITIZE := -fsanitize=fuzzer-no-link,address,undefined
+# Kernels take clang more than ten minutes to instrument; their bounds are those of the tables and shapes checked before.
+build/fuzz/engine/ops/tier_%.o build/fuzz/engine/quant/%.o: FUZZ_SANITIZE :=
 
 build/fuzz/%.o: %.c
 	@mkdir -p $(@D)
 	@echo "  CC (fuzz) $<"
-	@clang $(FUZZ_CFLAGS) -fsanitize=fuzzer-no-link,address,undefined $(PKG_CFLAGS) -c -o $@ $<
+	@clang $(FUZZ_CFLAGS) $(FUZZ_SANITIZE) $(PKG_CFLAGS) -c -o $@ $<
 
 build/fuzz/libggufd.a: $(call fuzz_object,$(LIBRARY_SOURCES))
 	@rm -f $@
 	@ar rcs $@ $^
 
-build/fuzz/fuzz_%: build/fuzz/tests/fuzz/fuzz_%.o build/fuzz/libggufd.a
+build/fuzz/libsupport.a: $(call fuzz_object,$(SUPPORT_SOURCES))
+	@rm -f $@
+	@ar rcs $@ $^
+
+build/fuzz/fuzz_%: build/fuzz/tests/fuzz/fuzz_%.o build/fuzz/libsupport.a build/fuzz/libggufd.a
 	@clang -pthread -fsanitize=fuzzer,address,undefined -o $@ $^ $(DAEMON_LIBS) -lm
 
 -include $(shell find build/fuzz -name '*.d' 2>/dev/null)

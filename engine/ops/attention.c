@@ -57,7 +57,7 @@ static size_t lay_out(struct attention_tile *t, const struct kv_config *c, size_
         {(void **)&t->w, 0},
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        *parts[i].pointer = base + at;
+        *parts[i].pointer = base ? base + at : NULL;
         at = round_up(at + parts[i].bytes, 64);
     }
     return at;

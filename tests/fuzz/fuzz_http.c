@@ -1,0 +1,148 @@
+/* Any bytes on a connection of the whole daemon, in this process: it neither dies nor hangs, leaves nothing open, and
+ * answers /health after each input.
+ *
+ * In an input, byte 0xfe ends a write (fragmentation), 0xff ends the connection and opens the next one. Every
+ * connection is half-closed at its end, or closed without reading where its last byte is 0xfd, and must then be ended
+ * by the daemon. The model is a tiny one, the limits are low, and everything is logged, to nowhere. */
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "daemon/config.h"
+#include "daemon/log.h"
+#include "daemon/server.h"
+#include "tests/support/gguf_builder.h"
+#include "tests/support/http_client.h"
+
+enum { FLUSH = 0xfe, NEXT = 0xff, LEAVE = 0xfd, PATIENCE_MS = 10000 };
+
+static char directory[] = "/tmp/fuzz_http.XXXXXX";
+static char model[64], address[64];
+
+static void must(bool condition, const char *what)
+{
+    if (condition)
+        return;
+    fprintf(stderr, "fuzz_http: %s\n", what);
+    abort();
+}
+
+static void remove_files(void)
+{
+    unlink(model);
+    unlink(address + strlen("unix:"));
+    rmdir(directory);
+}
+
+static void *serve(void *context)
+{
+    (void)context;
+    char *argv[] = {"ggufd", "--model", model, "--listen", address, "--context", "64", "--threads", "1",
+                    "--max-tokens", "4", "--max-tokens-limit", "8", "--max-body", "6000", "--queue", "2",
+                    "--log-level", "debug", "--log-file", "/dev/null", NULL};
+    static struct config config;
+    struct error err;
+    must(config_load(&config, (int)(sizeof argv / sizeof argv[0]) - 1, argv, environ, &err) == STATUS_OK, "configuration");
+    must(log_open(config.log_file, LOG_FORMAT_JSON, LOG_LEVEL_DEBUG, &err) == STATUS_OK, "log");
+    server_run(&config);
+    must(false, "the daemon has ended");
+    return NULL;
+}
+
+static int status_of(const char *path)
+{
+    struct http_reply r;
+    http_call(address, "GET", path, NULL, NULL, &r);
+    int status = r.status;
+    http_reply_clear(&r);
+    return status;
+}
+
+static void start(void)
+{
+    pthread_t thread;
+    signal(SIGPIPE, SIG_IGN);
+    must(mkdtemp(directory) != NULL, "directory");
+    snprintf(model, sizeof model, "%s/model", directory);
+    snprintf(address, sizeof address, "unix:%s/socket", directory);
+    atexit(remove_files);
+    struct gguf_builder *b = gguf_builder_tiny(&(struct tiny_model){.type = 8, .n_layers = 1, .context = 64, .seed = 7});
+    gguf_builder_write(b, model);
+    gguf_builder_free(b);
+    must(pthread_create(&thread, NULL, serve, NULL) == 0, "thread");
+    double until = now_ms() + 6 * PATIENCE_MS;
+    while (status_of("/ready") != 200 && now_ms() < until)
+        sleep_ms(2);
+    must(now_ms() < until, "the daemon does not become ready");
+}
+
+/* Sends a fragment while taking what comes back, so that neither side waits for the other. */
+static bool send_fragment(int fd, const uint8_t *data, size_t size)
+{
+    char reply[4096];
+    while (size) {
+        struct pollfd p = {.fd = fd, .events = POLLIN | POLLOUT};
+        must(poll(&p, 1, PATIENCE_MS) == 1, "the daemon neither reads nor writes");
+        if (p.revents & POLLIN && recv(fd, reply, sizeof reply, MSG_DONTWAIT) == 0)
+            return false;
+        ssize_t n = p.revents & POLLOUT ? send(fd, data, size, MSG_NOSIGNAL | MSG_DONTWAIT) : 0;
+        if (n < 0 || p.revents & (POLLERR | POLLHUP))
+            return false;
+        data += n;
+        size -= (size_t)n;
+    }
+    return true;
+}
+
+static void read_to_end(int fd)
+{
+    char reply[4096];
+    for (ssize_t n = 1; n > 0;) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        must(poll(&p, 1, PATIENCE_MS) == 1, "a half-closed connection stays open");
+        n = recv(fd, reply, sizeof reply, MSG_DONTWAIT);
+    }
+}
+
+static void talk(const uint8_t *data, size_t size)
+{
+    struct http h;
+    must(http_open(&h, address), "no connection");
+    bool open = true, leave = size && data[size - 1] == LEAVE;
+    while (open && size) {
+        const uint8_t *end = memchr(data, FLUSH, size);
+        size_t n = end ? (size_t)(end - data) : size;
+        open = send_fragment(h.fd, data, n);
+        n += end != NULL;
+        data += n;
+        size -= n;
+    }
+    if (!leave) {
+        shutdown(h.fd, SHUT_WR);
+        read_to_end(h.fd);
+    }
+    http_close(&h);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (address[0] == 0)
+        start();
+    while (size) {
+        const uint8_t *end = memchr(data, NEXT, size);
+        size_t n = end ? (size_t)(end - data) : size;
+        talk(data, n);
+        n += end != NULL;
+        data += n;
+        size -= n;
+    }
+    must(status_of("/health") == 200, "/health does not answer");
+    return 0;
+}

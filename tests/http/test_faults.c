@@ -1,0 +1,491 @@
+/* Calls that fail, each in its turn: memory, files, sockets, threads. The daemon either refuses to start with a message
+ * and status 1 or 2, or goes on; a request is served, ends with a problem of 5xx, or with its connection; the next one
+ * is served, and nothing leaks (under ASan). make test takes samples; make test-faults takes every call. */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "proto/json.h"
+#include "tests/support/daemon_process.h"
+#include "tests/support/faults.h"
+#include "tests/support/suite.h"
+
+#define KEY "Authorization: Bearer secret\r\n"
+enum { READY_MS = 40000, FAILING_STATUS_MAX = 2 };
+
+static struct faults *faults;
+static char socket_path[160], address[200];
+
+/* Makes the shared file, and has daemon_fork start the program that looks at it. */
+static void setup(void)
+{
+    char path[160], program[512];
+    const char *build = getenv("GGUFD_BUILD");
+    snprintf(path, sizeof path, "%s/faults", suite_tmp());
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    ck_assert(fd >= 0 && ftruncate(fd, sizeof *faults) == 0);
+    faults = mmap(NULL, sizeof *faults, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    ck_assert(faults != MAP_FAILED);
+    close(fd);
+    snprintf(program, sizeof program, "%s/tests/ggufd-faults", build ? build : suite_root("build/release"));
+    setenv("GGUFD_FAULTS", path, 1);
+    setenv("GGUFD_BINARY", program, 1);
+    /* What a sanitizer finds must not look like a refusal. */
+    setenv("ASAN_OPTIONS", "detect_leaks=1:allocator_may_return_null=1:exitcode=77", 1);
+    setenv("UBSAN_OPTIONS", "exitcode=77", 1);
+    snprintf(socket_path, sizeof socket_path, "%s/socket", suite_tmp());
+    snprintf(address, sizeof address, "unix:%s", socket_path);
+}
+
+static void arm(unsigned long n)
+{
+    atomic_store(&faults->fail_at, 0);
+    atomic_store(&faults->failed, 0);
+    atomic_store(&faults->calls, 0);
+    faults->function[0] = 0;
+    atomic_store(&faults->fail_at, n);
+}
+
+/* True when the call was reached and has failed. */
+static bool disarm(void)
+{
+    atomic_store(&faults->fail_at, 0);
+    return atomic_load(&faults->failed) > 0;
+}
+
+static bool wants_all(void)
+{
+    return getenv("GGUFD_ALL_FAULTS") != NULL;
+}
+
+/* Distance between the calls that fail when there are `calls` and time for `samples`. */
+static unsigned long stride(unsigned long calls, unsigned long samples)
+{
+    return wants_all() || calls <= samples ? 1 : calls / samples;
+}
+
+static const char *write_file(const char *name, const char *text)
+{
+    static char paths[4][200];
+    static unsigned next;
+    char *path = paths[next++ % 4];
+    snprintf(path, sizeof paths[0], "%s/%s", suite_tmp(), name);
+    FILE *f = fopen(path, "w");
+    ck_assert(f && fputs(text, f) >= 0 && fclose(f) == 0);
+    return path;
+}
+
+static void fail_test(const struct daemon *d, const char *what)
+{
+    char *log = suite_read(d->log, NULL);
+    fprintf(stderr, "note: the log:\n%s\n", log ? log : "");
+    free(log);
+    ck_abort_msg("%s, after call %lu, %s, from +0x%lx", what, atomic_load(&faults->calls), faults->function,
+                 faults->caller);
+}
+
+/* ---- starting ---- */
+
+/* A refusal has its message, unless the message is what failed. */
+static void check_refusal(const struct daemon *d, int status)
+{
+    struct stat st;
+    if (status < 1 || status > FAILING_STATUS_MAX)
+        fail_test(d, "ended with a status that is neither 1 nor 2");
+    if (strcmp(faults->function, "write") != 0 && (stat(d->log, &st) != 0 || st.st_size == 0))
+        fail_test(d, "ended without a message");
+}
+
+/* -1: serves; otherwise the status it ended with. */
+static int wait_for_outcome(const struct daemon *d)
+{
+    for (double until = now_ms() + READY_MS; now_ms() < until; sleep_ms(2)) {
+        struct http_reply r;
+        siginfo_t info = {0};
+        if (waitid(P_PID, (id_t)d->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == d->pid)
+            return daemon_wait((struct daemon *)(uintptr_t)d, 1000);
+        http_call(address, "GET", "/ready", NULL, NULL, &r);
+        int status = r.status;
+        http_reply_clear(&r);
+        if (status == 200)
+            return -1;
+    }
+    fail_test(d, "neither ends nor becomes ready");
+    return 0;
+}
+
+static int status_of(const char *method, const char *path, const char *headers, const char *body)
+{
+    struct http_reply r;
+    http_call(address, method, path, headers, body, &r);
+    int status = r.status;
+    http_reply_clear(&r);
+    return status;
+}
+
+/* What must hold of a daemon that serves: the key opens the door, and nothing else does. */
+static void check_serving(struct daemon *d)
+{
+    if (status_of("POST", "/tokenize", KEY, "{\"content\":\"hello\"}") != 200)
+        fail_test(d, "serves no request");
+    if (status_of("POST", "/tokenize", NULL, "{\"content\":\"hello\"}") != 401)
+        fail_test(d, "serves without a key");
+    kill(d->pid, SIGTERM);
+    if (daemon_wait(d, 30000) != 0)
+        fail_test(d, "does not end in order");
+}
+
+static void start(struct daemon *d, const char *const *options)
+{
+    daemon_fork(d, model_tiny(), options);
+    snprintf(d->address, sizeof d->address, "%s", address);
+}
+
+TEST(each_call_of_start_may_fail)
+{
+    setup();
+    char config[512];
+    snprintf(config, sizeof config, "{\"listen\": [\"%s\", \"127.0.0.1:0\"], \"max_connections\": 64, \"prefault\": true}",
+             address);
+    const char *options[] = {"--config", write_file("config.json", config), "--api-key-file",
+                             write_file("keys", "# keys\nsecret\nother\n"), "--listen", address, "--threads", "2",
+                             "--allowed-hosts", "a.example,b.example", NULL};
+    struct daemon d;
+    unsigned long served = 0, refused = 0, step;
+    arm(0);
+    start(&d, options);
+    ck_assert_int_eq(wait_for_outcome(&d), -1);
+    unsigned long calls = atomic_load(&faults->calls);
+    check_serving(&d);
+    step = stride(calls, suite_sanitized() ? 24 : 80);
+    for (unsigned long n = 1; n <= calls; n += step) {
+        arm(n);
+        start(&d, options);
+        int status = wait_for_outcome(&d);
+        bool failed = disarm();
+        if (status < 0)
+            check_serving(&d);
+        else if (!failed)
+            fail_test(&d, "ended without a fault");
+        else
+            check_refusal(&d, status);
+        served += status < 0;
+        refused += status >= 0;
+        unlink(socket_path); /* left by a refusal that could not remove it */
+    }
+    printf("note: of %lu calls of start every %lu. failed: %lu refused with a message, %lu served all the same\n", calls,
+           step, refused, served);
+    ck_assert_uint_gt(refused, served / 20);
+}
+END
+
+/* Commands end with their whole result and 0, or with a message and 1 or 2. */
+static void sweep_command(const char *name, const char *const *options, bool model)
+{
+    struct daemon d;
+    unsigned long failed = 0;
+    arm(0);
+    daemon_fork(&d, model ? model_tiny() : NULL, options);
+    ck_assert_int_eq(daemon_wait(&d, READY_MS), 0);
+    unsigned long calls = atomic_load(&faults->calls), step = stride(calls, suite_sanitized() ? 16 : 60);
+    size_t size, got_size;
+    char *expected = suite_read(d.log, &size);
+    for (unsigned long n = 1; n <= calls; n += step) {
+        arm(n);
+        daemon_fork(&d, model ? model_tiny() : NULL, options);
+        int status = daemon_wait(&d, READY_MS);
+        failed += status != 0;
+        if (status != 0) {
+            check_refusal(&d, status);
+            continue;
+        }
+        char *got = suite_read(d.log, &got_size);
+        if (!got || got_size < size / 2)
+            fail_test(&d, "ended with 0 and half a result");
+        free(got);
+    }
+    free(expected);
+    disarm();
+    printf("note: of %lu calls of %s every %lu. failed: %lu refused with a message\n", calls, name, step, failed);
+}
+
+TEST(each_call_of_a_command_may_fail)
+{
+    setup();
+    sweep_command("--check", (const char *[]){"--check", NULL}, true);
+    sweep_command("--inspect", (const char *[]){"--inspect", model_tiny(), NULL}, false);
+    sweep_command("--prompt", (const char *[]){"--prompt", "hello", "--max-tokens", "8", NULL}, true);
+}
+END
+
+/* ---- requests ---- */
+
+static const struct {
+    const char *method, *path, *body, *has;
+} requests[] = {
+    {"GET", "/health", NULL, "ok"},
+    {"GET", "/ready", NULL, ""},
+    {"GET", "/metrics", NULL, "ggufd_jobs_running"},
+    {"GET", "/v1/models", NULL, "\"data\""},
+    {"GET", "/model", NULL, "fingerprint"},
+    {"GET", "/", NULL, "<html"},
+    {"POST", "/tokenize", "{\"content\":\"hello <s> the\",\"with_pieces\":true,\"add_special\":true}", "\"tokens\""},
+    {"POST", "/detokenize", "{\"tokens\":[1,300,301,302]}", "\"content\""},
+    {"POST", "/logits", "{\"prompt\":\"hello the\",\"top\":5,\"positions\":\"all\"}", "\"logit\""},
+    {"POST", "/logits", "{\"prompt\":[1,300,{\"text\":\"he\"},301],\"positions\":[0,2],\"format\":\"f32\"}", ""},
+    {"POST", "/generate", "{\"prompt\":\"hello\",\"max_tokens\":6,\"ignore_eos\":true,\"stop\":[\"zq\",\"qz\"],"
+                          "\"stop_tokens\":[0,1],\"logprobs\":2,\"id\":\"one\"}", "\"reason\""},
+    {"POST", "/generate", "{\"prompt\":\"hello\",\"max_tokens\":6,\"ignore_eos\":true,\"stream\":false,\"progress\":true}",
+     "\"text\""},
+    {"POST", "/v1/completions", "{\"model\":\"m\",\"prompt\":[\"hello\",\"the\"],\"max_tokens\":4,\"temperature\":0,"
+                                "\"logprobs\":2,\"echo\":true}", "\"choices\""},
+    {"POST", "/v1/completions", "{\"prompt\":\"hello\",\"max_tokens\":4,\"temperature\":0,\"stream\":true,"
+                                "\"stream_options\":{\"include_usage\":true}}", "[DONE]"},
+    {"DELETE", "/generate/none", NULL, NULL},
+};
+enum { N_REQUESTS = sizeof requests / sizeof requests[0], LARGE = N_REQUESTS };
+
+/* The body of a request; the last is large enough for a worker thread. */
+static const char *body_of(size_t i)
+{
+    static char large[6200];
+    if (i < N_REQUESTS)
+        return requests[i].body;
+    size_t n = (size_t)snprintf(large, sizeof large, "{\"content\":\"");
+    while (n < 6000)
+        n += (size_t)snprintf(large + n, sizeof large - n, "hello the ");
+    snprintf(large + n, sizeof large - n, "\"}");
+    return large;
+}
+
+/* A job whose reply was lost may still be about to end, and holds its id until then. */
+static void ask(size_t i, struct http_reply *r)
+{
+    double until = now_ms() + 5000;
+    for (bool again = false; !again || (r->status == 409 && now_ms() < until); again = true) {
+        if (again)
+            http_reply_clear(r);
+        http_call(address, i == LARGE ? "POST" : requests[i].method, i == LARGE ? "/tokenize" : requests[i].path, KEY,
+                  body_of(i), r);
+    }
+}
+
+/* The reply to an undisturbed request. */
+static bool is_right(size_t i, const struct http_reply *r)
+{
+    if (i < N_REQUESTS && !requests[i].has)
+        return r->status == 404;
+    return r->status == 200 && (i == LARGE || http_has(r, requests[i].has) || !requests[i].has[0]);
+}
+
+static bool is_problem(const struct http_reply *r)
+{
+    struct json_value root;
+    const char *type = http_header(r, "Content-Type");
+    return r->status >= 500 && (!type || strcmp(type, "application/problem+json") == 0) &&
+           json_check(buffer_span(&r->body), &root, NULL) == STATUS_OK && http_has(r, "urn:ggufd:problem:");
+}
+
+/* Right, a problem, nothing at all, or a stream that says or shows that it broke off. */
+static bool is_acceptable(size_t i, const struct http_reply *r)
+{
+    return r->status == 0 || is_right(i, r) || is_problem(r) || (r->status == 200 && http_has(r, "error"));
+}
+
+static bool disturb(struct daemon *d, const char *const *options, size_t i, unsigned long n)
+{
+    struct http_reply r;
+    arm(n);
+    ask(i, &r);
+    bool failed = disarm();
+    if (!is_acceptable(i, &r)) {
+        fprintf(stderr, "note: request %zu: status %d, %s\n", i, r.status, r.body.data ? r.body.data : "");
+        fail_test(d, "a reply that is neither right nor a problem");
+    }
+    http_reply_clear(&r);
+    if (failed && strcmp(faults->function, "fstat") == 0) { /* a model that cannot be watched counts as changed */
+        kill(d->pid, SIGTERM);
+        ck_assert_int_eq(daemon_wait(d, 30000), 0);
+        start(d, options);
+        ck_assert_int_eq(wait_for_outcome(d), -1);
+    }
+    ask(i, &r);
+    if (!is_right(i, &r)) {
+        fprintf(stderr, "note: request %zu: status %d, %s\n", i, r.status, r.body.data ? r.body.data : "");
+        fail_test(d, "the next request is not served");
+    }
+    http_reply_clear(&r);
+    return failed;
+}
+
+TEST(each_call_of_a_request_may_fail)
+{
+    setup();
+    const char *options[] = {"--listen", address, "--api-key-file", write_file("keys", "secret\n"), "--threads", "2",
+                             "--log-level", "debug", "--log-prompts", NULL};
+    struct daemon d;
+    unsigned long failed = 0;
+    arm(0);
+    start(&d, options);
+    ck_assert_int_eq(wait_for_outcome(&d), -1);
+    for (size_t i = 0; i <= N_REQUESTS; i++) {
+        struct http_reply r;
+        ask(i, &r); /* fills the cache of keys and values, so that all rounds are alike */
+        if (!is_right(i, &r)) {
+            fprintf(stderr, "note: request %zu: status %d, %s\n", i, r.status, r.body.data ? r.body.data : "");
+            fail_test(&d, "an undisturbed request is not served");
+        }
+        http_reply_clear(&r);
+        unsigned long step = wants_all() ? 1 : suite_sanitized() ? 5 : 2, n = 1;
+        while (disturb(&d, options, i, n) || disturb(&d, options, i, n + 1)) {
+            failed++;
+            n += step;
+        }
+    }
+    check_serving(&d);
+    printf("note: %lu calls of %d requests failed; each next request was served\n", failed, N_REQUESTS + 1);
+    ck_assert_uint_gt(failed, 50);
+}
+END
+
+/* Reading the keys again must never open the door, whatever fails. */
+TEST(each_call_of_a_reload_may_fail)
+{
+    setup();
+    char log_file[200];
+    snprintf(log_file, sizeof log_file, "%s/own.log", suite_tmp());
+    const char *options[] = {"--listen", address, "--api-key-file", write_file("keys", "other\nsecret\n"), "--log-file",
+                             log_file, NULL};
+    struct daemon d;
+    unsigned long n = 1;
+    arm(0);
+    start(&d, options);
+    ck_assert_int_eq(wait_for_outcome(&d), -1);
+    for (bool failed = true; failed; n++) {
+        size_t before = 0;
+        free(suite_read(log_file, &before));
+        arm(n);
+        kill(d.pid, SIGHUP);
+        size_t size = before;
+        for (double until = now_ms() + 10000; size == before && !atomic_load(&faults->failed) && now_ms() < until;
+             sleep_ms(1))
+            free(suite_read(log_file, &size));
+        failed = disarm();
+        if (status_of("POST", "/tokenize", NULL, "{\"content\":\"a\"}") == 200)
+            fail_test(&d, "serves without a key");
+        for (const char *const *key = (const char *const[]){KEY, "Authorization: Bearer other\r\n", NULL}; *key; key++)
+            if (status_of("POST", "/tokenize", *key, "{\"content\":\"a\"}") != 200)
+                fail_test(&d, "a key is forgotten");
+    }
+    printf("note: %lu calls of a reload failed\n", n - 2);
+    ck_assert_uint_gt(n, 5);
+    check_serving(&d);
+}
+END
+
+/* ---- the system's limits, without help ---- */
+
+TEST(a_full_disk_stops_the_log_and_nothing_else)
+{
+    setup();
+    struct daemon d;
+    const char *options[] = {"--listen", address, "--log-file", "/dev/full", "--log-level", "debug", NULL};
+    start(&d, options);
+    ck_assert_int_eq(wait_for_outcome(&d), -1);
+    for (int i = 0; i < 20; i++)
+        ck_assert_int_eq(status_of("POST", "/generate", NULL, "{\"prompt\":\"a\",\"max_tokens\":2}"), 200);
+    daemon_stop(&d);
+}
+END
+
+static rlim_t n_descriptors;
+
+static void limit_descriptors(void)
+{
+    close_range(3, ~0u, 0);
+    setrlimit(RLIMIT_NOFILE, &(struct rlimit){n_descriptors, n_descriptors});
+}
+
+/* More clients than descriptors: those that wait are let in as others leave, and the daemon does not spin meanwhile. */
+TEST(without_descriptors_idle_connections_make_room)
+{
+    setup();
+    enum { CLIENTS = 100 };
+    struct http clients[CLIENTS];
+    struct daemon d;
+    n_descriptors = 45;
+    daemon_before_exec = limit_descriptors;
+    start(&d, (const char *[]){"--listen", address, "--log-level", "debug", NULL});
+    ck_assert_int_eq(wait_for_outcome(&d), -1);
+    for (int i = 0; i < CLIENTS; i++)
+        ck_assert(http_open(&clients[i], address));
+    if (status_of("POST", "/generate", NULL, "{\"prompt\":\"a\",\"max_tokens\":2}") != 200)
+        fail_test(&d, "the last client is not served");
+    ck_assert_int_eq(status_of("GET", "/health", NULL, NULL), 200);
+    double before = daemon_cpu_ms(&d), begin = now_ms();
+    sleep_ms(1000);
+    ck_assert_double_lt(daemon_cpu_ms(&d) - before, (now_ms() - begin) / 2);
+    for (int i = 0; i < CLIENTS; i++)
+        http_close(&clients[i]);
+    ck_assert_int_eq(status_of("GET", "/health", NULL, NULL), 200);
+    daemon_stop(&d);
+    daemon_before_exec = NULL;
+}
+END
+
+TEST(too_few_descriptors_to_start_are_a_message)
+{
+    setup();
+    unsigned refused = 0;
+    daemon_before_exec = limit_descriptors;
+    for (n_descriptors = 4; n_descriptors < 40; n_descriptors += 1 + 2 * (rlim_t)suite_sanitized()) {
+        struct daemon d;
+        start(&d, (const char *[]){"--listen", address, NULL});
+        int status = wait_for_outcome(&d);
+        refused += status >= 0;
+        if (status >= 0)
+            check_refusal(&d, status);
+        else
+            daemon_stop(&d);
+        unlink(socket_path);
+    }
+    daemon_before_exec = NULL;
+    ck_assert_uint_gt(refused, 2);
+}
+END
+
+/* A reader of the log that is gone, and clients that leave in the middle, raise SIGPIPE where it is not ignored. */
+static void broken_stderr(void)
+{
+    int ends[2];
+    signal(SIGPIPE, SIG_DFL);
+    if (pipe(ends))
+        _exit(126);
+    close(ends[0]);
+    dup2(ends[1], 2);
+}
+
+TEST(a_broken_pipe_for_the_log_ends_nothing)
+{
+    setup();
+    struct daemon d;
+    daemon_before_exec = broken_stderr;
+    start(&d, (const char *[]){"--listen", address, NULL});
+    ck_assert_int_eq(wait_for_outcome(&d), -1);
+    ck_assert_int_eq(status_of("POST", "/generate", NULL, "{\"prompt\":\"a\",\"max_tokens\":2}"), 200);
+    daemon_stop(&d);
+    daemon_before_exec = NULL;
+}
+END
+
+SUITE(faults, T_SLOW(each_call_of_start_may_fail, 1500), T_SLOW(each_call_of_a_command_may_fail, 900),
+      T_SLOW(each_call_of_a_request_may_fail, 900), T(each_call_of_a_reload_may_fail),
+      T(a_full_disk_stops_the_log_and_nothing_else), T(without_descriptors_idle_connections_make_room),
+      T(too_few_descriptors_to_start_are_a_message), T(a_broken_pipe_for_the_log_ends_nothing))

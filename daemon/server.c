@@ -127,9 +127,17 @@ bool server_model_changed(struct server *s, const char **why)
     return true;
 }
 
-static void model_loaded(struct server *s)
+static void tell_serving(struct server *s)
 {
     char status[200];
+    const struct engine_info *i = engine_info(s->engine);
+    snprintf(status, sizeof status, "serving %s, context %u, %u threads, %s", i->name[0] ? i->name : i->architecture,
+             i->context, i->threads, i->tier);
+    notify_ready(&s->notify, status);
+}
+
+static void model_loaded(struct server *s)
+{
     s->engine = s->engine_thread.engine;
     const struct engine_info *i = engine_info(s->engine);
     metrics_set(s->metrics, METRIC_BUILD_INFO, METRICS_LABELS(GGUFD_VERSION, ENGINE_NUMERICS_VERSION, i->tier), 1);
@@ -141,11 +149,9 @@ static void model_loaded(struct server *s)
         LOG_INTEGER("anonymous_bytes", i->memory.anonymous_bytes), LOG_TEXT("tier", i->tier),
         LOG_INTEGER("threads", i->threads), LOG_TEXT("threads_reason", i->threads_reason),
         LOG_INTEGER("load_ms", uv_now(&s->loop) - s->started_ms));
-    snprintf(status, sizeof status, "serving %s, context %u, %u threads, %s", i->name[0] ? i->name : i->architecture,
-             i->context, i->threads, i->tier);
     uv_timer_start(&s->model_timer, on_model_check, MODEL_CHECK_MS, MODEL_CHECK_MS);
     if (!s->draining)
-        notify_ready(&s->notify, status);
+        tell_serving(s);
 }
 
 static void tell_loading(struct server *s)
@@ -220,7 +226,9 @@ static void on_hangup(uv_signal_t *handle, int number)
     struct server *s = handle->data;
     struct auth_keys *keys = NULL;
     struct error err;
-    notify_reloading(&s->notify);
+    bool serves = s->engine && !s->draining; /* READY=1 of a reload must not stand for the one of the start */
+    if (serves)
+        notify_reloading(&s->notify);
     if (log_reopen(&err))
         LOG(LOG_LEVEL_ERROR, "reload-failed", LOG_TEXT("why", err.text));
     if (auth_keys_load(s->config->api_key_file, &keys, &err)) {
@@ -230,7 +238,8 @@ static void on_hangup(uv_signal_t *handle, int number)
         s->keys = keys;
         LOG(LOG_LEVEL_INFO, "reloaded", LOG_TEXT("api_key_file", s->config->api_key_file));
     }
-    notify_ready(&s->notify, "reloaded");
+    if (serves)
+        tell_serving(s);
 }
 
 /* ---- start ---- */

@@ -324,6 +324,7 @@ static void be_traced(void)
 /* The engine's thread is caught as it is born: the daemon loads for as long as the test wants. */
 TEST(while_the_model_loads_the_daemon_answers_and_ends_when_told)
 {
+    open_notify();
     for (int killed = 0; killed < 2; killed++) {
         int status;
         unsigned long thread = 0;
@@ -341,6 +342,9 @@ TEST(while_the_model_loads_the_daemon_answers_and_ends_when_told)
         ptrace(PTRACE_DETACH, d.pid, 0, 0);
         daemon_before_exec = NULL;
         ck_assert(daemon_wait_listening(&d));
+        kill(d.pid, SIGHUP); /* a reload now must not tell the manager that the model is there */
+        ck_assert(daemon_logged(&d, "reloaded", 3000));
+        ck_assert(killed || !notified("READY=1", 200)); /* the first round ends ready */
         ck_assert_int_eq(status_of("/health"), 200);
         ck_assert_int_eq(status_of("/ready"), 503);
         ck_assert_int_eq(status_of("/metrics"), 200);

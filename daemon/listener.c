@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -35,7 +36,8 @@ static enum status listen_on(struct listener *l, int family, const struct sockad
     return STATUS_OK;
 }
 
-/* A path is free when nothing is there, or a socket that nobody answers on. Anything else is left alone. */
+/* A path is free when nothing is there, or a socket that nobody answers on. Anything else is left alone. A process that
+ * still answers may be about to end, as with a TCP port: a failure of this run, not of the configuration. */
 static enum status free_path(const struct sockaddr_un *address, struct error *err)
 {
     struct stat st;
@@ -49,7 +51,7 @@ static enum status free_path(const struct sockaddr_un *address, struct error *er
     int r = connect(probe, (const struct sockaddr *)address, sizeof *address), why = errno;
     close(probe);
     if (r == 0 || why != ECONNREFUSED)
-        return error_set(err, STATUS_INVALID, "is in use by another process (%s)", r ? strerror(why) : "it answers");
+        return error_set(err, STATUS_IO, "is in use by another process (%s)", r ? strerror(why) : "it answers");
     if (unlink(address->sun_path) && errno != ENOENT)
         return error_set(err, STATUS_IO, "cannot remove the stale socket: %s", strerror(errno));
     return STATUS_OK;
@@ -163,11 +165,19 @@ static void on_retry(uv_timer_t *timer)
     listeners_resume(timer->data);
 }
 
-/* False when nothing more can be taken now. */
+static bool has_caller(const struct listener *l)
+{
+    struct pollfd p = {.fd = l->fd, .events = POLLIN};
+    return poll(&p, 1, 0) > 0;
+}
+
+/* False when nothing more can be taken now. At the limit a connection goes only where another really comes. */
 static bool accept_one(struct listener *l)
 {
     struct server *s = l->server;
     if (s->n_connections >= (size_t)s->config->max_connections) {
+        if (!has_caller(l))
+            return false;
         if (!connections_evict(s)) {
             listeners_pause(s);
             return false;

@@ -57,7 +57,7 @@ help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
 
 ## make [MODE=release|debug|asan|tsan] [CC=gcc|clang]   build build/MODE/ggufd (build/ggufd points to it)
-## make run [MODEL=file.gguf]        build and serve a model on 127.0.0.1:8080
+## make run [MODEL=file.gguf] [ADDRESS=127.0.0.1:8080]   build and serve a model
 ## make test                         all tests, twice: release and with ASan+UBSan
 ## make test-one SUITE=name          one suite in MODE
 ## make bench                        benchmarks; PEER=DIR compares with a peer

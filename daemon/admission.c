@@ -149,7 +149,7 @@ static void check_body(struct request *r)
     struct span coding = request_header_get(r, "Content-Encoding", NULL);
     struct span length = request_header_get(r, "Content-Length", NULL);
     bool waits = request_header_get(r, "Expect", NULL).data != NULL;
-    if (r->problem.kind == PROBLEM_NONE && coding.data && !span_is_word(coding, "identity"))
+    if (r->problem.kind == PROBLEM_NONE && coding.data)
         problem_set(&r->problem, PROBLEM_UNSUPPORTED_MEDIA_TYPE, "a Content-Encoding is not undone; send plain JSON");
     if (r->problem.kind == PROBLEM_NONE && type.size >= 19 && strncasecmp(type.data, "multipart/form-data", 19) == 0)
         problem_set(&r->problem, PROBLEM_UNSUPPORTED_MEDIA_TYPE, "multipart/form-data is not read; send plain JSON");

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/base/f16.h"
 #include "engine/engine_state.h"
@@ -48,6 +49,9 @@ enum status session_new(struct engine *e, struct session **out, struct error *er
         return status;
     }
     s->run = (struct run){.graph = &e->graph, .pool = s->pool, .kv = &s->kv, .arena = s->arena, .steps = &s->steps};
+    s->run.claims = (struct claims){(void *)(s->arena + e->graph.claims_offset), e->info.threads};
+    s->run.generation = 1;
+    memset(s->run.claims.words, 0, claims_bytes(e->info.threads));
     *out = s;
     return STATUS_OK;
 }

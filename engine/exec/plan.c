@@ -175,7 +175,7 @@ static void plan_barriers(struct graph *g)
 {
     size_t since = 0; /* first node behind the last barrier */
     for (size_t i = 0; i < g->n_nodes; i++) {
-        bool barrier = i == g->head_begin;
+        bool barrier = i == g->head_begin || i - since >= CLAIM_SETS - 1;
         for (size_t j = since; j < i && !barrier; j++)
             barrier = nodes_conflict(g, &g->nodes[j], &g->nodes[i]);
         g->nodes[i].barrier = barrier;
@@ -228,7 +228,8 @@ enum status graph_plan(struct graph *g, size_t batch, size_t context, unsigned n
     plan_barriers(g);
     g->chunk_bytes = align_up(run_chunk_bytes(g));
     g->worker_bytes = plan_worker(g);
-    g->arena_bytes = g->buffers_bytes + g->worker_bytes * n_workers;
+    g->claims_offset = g->buffers_bytes + g->worker_bytes * n_workers;
+    g->arena_bytes = g->claims_offset + claims_bytes(n_workers);
     return graph_check_plan(g, err);
 }
 

@@ -13,6 +13,9 @@
 /* Floats of one chunk: small enough to stay in the second-level cache beside the weights that pass through. */
 enum { CHUNK_FLOATS = 32768, SWIGLU_TILE = 4 };
 
+/* Weights of one claim: long enough to read in a stream, short enough that workers end together. */
+enum { CLAIM_BYTES = 128 << 10 };
+
 size_t run_rows(const struct run *run, const struct graph_buffer *b)
 {
     return run->rows[b->rows] * b->copies;
@@ -109,33 +112,64 @@ static void worker_chunk(const struct worker *worker, const struct product_job *
             ops_add(tier, out + t * n_rows, job->bias[which] + begin, out + t * n_rows, n_rows);
 }
 
-static unsigned job_index(const struct worker *worker, const struct product_job *job)
+/* The rows of a job that this worker computes, a step at a time: claimed from all workers' shares, or its own fixed share
+ * where jobs follow each other without a barrier. */
+struct row_steps {
+    const struct worker *worker;
+    uint64_t generation; /* 0: fixed share [next, end) */
+    size_t n_rows, step, next, end;
+};
+
+static struct row_steps row_steps(const struct worker *worker, const struct product_job *job, size_t tile)
 {
-    return (worker->index + job->rotate) % worker->count;
+    const struct matrix *w = job->w[0];
+    struct row_steps s = {.worker = worker, .generation = job->generation, .n_rows = w->n_rows};
+    s.step = chunk_rows(job->n, tile);
+    if (s.generation == 0) {
+        unsigned index = (worker->index + job->rotate) % worker->count;
+        worker_share(w->n_rows, tile, index, worker->count, &s.next, &s.end);
+        return s;
+    }
+    size_t rows = CLAIM_BYTES / format_row_bytes(w->format, w->n_cols) / tile * tile;
+    s.step = rows < s.step ? (rows ? rows : tile) : s.step;
+    size_t least = (w->n_rows + CLAIM_UNITS_MAX - 1) / CLAIM_UNITS_MAX;
+    s.step = s.step < least ? (least + tile - 1) / tile * tile : s.step;
+    return s;
+}
+
+static bool row_steps_next(struct row_steps *s, size_t *begin, size_t *rows)
+{
+    size_t end = s->n_rows, unit;
+    if (s->generation) {
+        if (!claim_next(&s->worker->run->claims, s->generation, s->worker->index, (s->n_rows + s->step - 1) / s->step, &unit))
+            return false;
+        *begin = unit * s->step;
+    } else {
+        if (s->next >= s->end)
+            return false;
+        *begin = s->next;
+        s->next += s->step;
+        end = s->end;
+    }
+    *rows = end - *begin < s->step ? end - *begin : s->step;
+    return true;
 }
 
 void worker_product(const struct worker *worker, const struct product_job *job)
 {
     enum cpu_tier tier = worker->run->graph->tier;
-    size_t begin, end;
-    matmul_row_share(job->w[0], tier, job->n, job_index(worker, job), worker->count, &begin, &end);
-    if (begin >= end)
-        return;
-    if (!job->add) {
-        matmul(job->w[0], tier, job->x[0], job->n, begin, end, job->out, job->out_stride, worker->scratch);
-        for (size_t t = 0; job->bias[0] && t < job->n; t++) {
-            float *y = job->out + t * job->out_stride + begin;
-            ops_add(tier, y, job->bias[0] + begin, y, end - begin);
-        }
-        return;
-    }
-    size_t step = chunk_rows(job->n, row_tile(job->w[0], tier, job->n));
-    for (size_t r = begin; r < end; r += step) {
-        size_t rows = end - r < step ? end - r : step;
-        worker_chunk(worker, job, 0, r, rows, worker->chunk);
+    struct row_steps steps = row_steps(worker, job, row_tile(job->w[0], tier, job->n));
+    for (size_t r, rows; row_steps_next(&steps, &r, &rows);) {
+        if (job->add)
+            worker_chunk(worker, job, 0, r, rows, worker->chunk);
+        else
+            matmul(job->w[0], tier, job->x[0], job->n, r, r + rows, job->out, job->out_stride, worker->scratch);
         for (size_t t = 0; t < job->n; t++) {
             float *y = job->out + t * job->out_stride + r;
-            ops_add(tier, worker->chunk + t * rows, y, y, rows);
+            if (job->add)
+                ops_add(tier, worker->chunk + t * rows, y, y, rows);
+            else if (job->bias[0])
+                ops_add(tier, y, job->bias[0] + r, y, rows);
         }
     }
 }
@@ -145,11 +179,8 @@ void worker_product(const struct worker *worker, const struct product_job *job)
 void worker_gated(const struct worker *worker, const struct product_job *job)
 {
     enum cpu_tier tier = worker->run->graph->tier;
-    size_t begin, end, tile = gated_tile(job, tier);
-    worker_share(job->w[0]->n_rows, tile, job_index(worker, job), worker->count, &begin, &end);
-    size_t step = chunk_rows(job->n, tile);
-    for (size_t r = begin; r < end; r += step) {
-        size_t rows = end - r < step ? end - r : step;
+    struct row_steps steps = row_steps(worker, job, gated_tile(job, tier));
+    for (size_t r, rows; row_steps_next(&steps, &r, &rows);) {
         float *gate = worker->chunk, *up = worker->chunk + rows * job->n;
         worker_chunk(worker, job, 0, r, rows, gate);
         worker_chunk(worker, job, 1, r, rows, up);
@@ -167,12 +198,18 @@ int encoding_slot(const struct graph *g, const struct graph_buffer *encoded, con
     return slot;
 }
 
+static uint64_t node_generation(const struct run *run, const struct node *node)
+{
+    return run->generation + (uint64_t)(node - run->graph->nodes);
+}
+
 static struct product_job node_job(const struct worker *worker, const struct node *node)
 {
     const struct run *run = worker->run;
     const struct graph_buffer *encoded = &run->graph->buffers[node->in[0]];
     struct product_job job = {.n = run_rows(run, encoded), .out = run_floats(run, node->out, 0),
-                              .out_stride = run->graph->buffers[node->out].width};
+                              .out_stride = run->graph->buffers[node->out].width,
+                              .generation = node_generation(run, node)};
     for (int i = 0; i < 2 && node->w[i]; i++) {
         job.w[i] = node->w[i];
         job.bias[i] = node->bias[i];
@@ -346,8 +383,13 @@ static void node_attention(const struct worker *worker, const struct node *node)
                           .position = run->position + first, .n_tokens = run_rows(run, out),
                           .q = run_floats(run, node->in[0], first), .out = run_floats(run, node->out, 0),
                           .q_stride = out->width, .out_stride = out->width};
-    if (a.n_tokens)
-        attention_share(g->tier, &a, worker->index, worker->count, worker->scratch);
+    if (a.n_tokens == 0)
+        return;
+    size_t n_items = attention_items(&a, worker->count), unit;
+    size_t step = (n_items + CLAIM_UNITS_MAX - 1) / CLAIM_UNITS_MAX, n_units = (n_items + step - 1) / step;
+    while (claim_next(&run->claims, node_generation(run, node), worker->index, n_units, &unit))
+        for (size_t item = unit * step; item < n_items && item < (unit + 1) * step; item++)
+            attention_item(g->tier, &a, worker->count, item, worker->scratch);
 }
 
 /* ---- the walk ---- */
@@ -413,5 +455,6 @@ enum status run_nodes(struct run *run)
 {
     run->cancelled = false;
     pool_run(run->pool, run_worker, run);
+    run->generation += run->graph->n_nodes;
     return run->cancelled ? STATUS_CANCELLED : STATUS_OK;
 }

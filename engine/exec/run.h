@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "engine/exec/claim.h"
 #include "engine/exec/graph.h"
 #include "engine/exec/pool.h"
 
@@ -14,6 +15,8 @@ struct run {
     unsigned char *arena;       /* graph->arena_bytes, aligned to 64 */
     atomic_ullong *steps;       /* counts finished nodes */
     const atomic_bool *cancel;  /* may be NULL */
+    struct claims claims;       /* in the arena, at graph->claims_offset */
+    uint64_t generation;        /* of node 0 in this run; grows by n_nodes a run, never 0 */
     bool stop[2];               /* agreed at barriers in turn: see run.c */
 
     /* The step. */

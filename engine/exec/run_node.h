@@ -32,6 +32,7 @@ struct product_job {
     float *out;
     size_t out_stride;
     bool add;                   /* out = (product + bias) + out */
+    uint64_t generation;        /* of the claims that divide the rows; 0: fixed shares, for jobs without a barrier between */
     unsigned rotate;            /* shares start at this worker, so that small jobs in a row spread */
 };
 void worker_product(const struct worker *worker, const struct product_job *job);

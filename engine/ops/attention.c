@@ -186,23 +186,45 @@ void attention_rows(enum cpu_tier tier, const struct attention *a, size_t head_b
 
 /* Items are (tile of tokens, part of a group of heads); with a multiple of n_workers parts in all, every worker keeps
  * its heads and has the same work; otherwise the remainder goes round. */
+/* Query rows are cut into tiles whose scores fit the scratch; an item is one tile's rows of one KV head's query heads, or
+ * of a part of them where there are fewer items than workers. */
+struct cut {
+    size_t n_tokens, n_tiles, part, n_parts;
+};
+
+static struct cut cut_of(const struct attention *a, unsigned n_workers)
+{
+    const struct kv_config *c = &a->kv->config;
+    size_t group = a->n_heads / c->n_heads;
+    size_t rows = rows_fitting(a->position + a->n_tokens, rows_bound(c, a->n_heads, a->n_tokens));
+    struct cut cut = {.n_tokens = min_size(a->n_tokens, rows / min_size(group, ATTENTION_GROUP)), .part = group};
+    cut.n_tiles = (a->n_tokens + cut.n_tokens - 1) / cut.n_tokens;
+    while (cut.part > 1 && cut.n_tiles * c->n_heads * (group / cut.part) < n_workers)
+        cut.part = (cut.part + 1) / 2;
+    cut.n_parts = (group + cut.part - 1) / cut.part;
+    return cut;
+}
+
+size_t attention_items(const struct attention *a, unsigned n_workers)
+{
+    struct cut cut = cut_of(a, n_workers);
+    return cut.n_tiles * a->kv->config.n_heads * cut.n_parts;
+}
+
+void attention_item(enum cpu_tier tier, const struct attention *a, unsigned n_workers, size_t item, void *scratch)
+{
+    struct cut cut = cut_of(a, n_workers);
+    size_t n_heads = a->kv->config.n_heads, group = a->n_heads / n_heads;
+    size_t tile = item / cut.n_parts / n_heads, kv_head = item / cut.n_parts % n_heads, h = item % cut.n_parts * cut.part;
+    attention_rows(tier, a, kv_head * group + h, kv_head * group + min_size(h + cut.part, group), tile * cut.n_tokens,
+                   min_size((tile + 1) * cut.n_tokens, a->n_tokens), scratch);
+}
+
 void attention_share(enum cpu_tier tier, const struct attention *a, unsigned worker, unsigned n_workers,
                      void *scratch)
 {
-    const struct kv_config *c = &a->kv->config;
-    size_t group = a->n_heads / c->n_heads, part = group;
-    size_t rows = rows_fitting(a->position + a->n_tokens, rows_bound(c, a->n_heads, a->n_tokens));
-    size_t n_tokens = min_size(a->n_tokens, rows / min_size(group, ATTENTION_GROUP));
-    size_t n_tiles = (a->n_tokens + n_tokens - 1) / n_tokens;
-    while (part > 1 && n_tiles * c->n_heads * (group / part) < n_workers)
-        part = (part + 1) / 2;
-    size_t item = 0;
-    for (size_t tile = 0; tile < n_tiles; tile++)
-        for (size_t kv_head = 0; kv_head < c->n_heads; kv_head++)
-            for (size_t h = 0; h < group; h += part, item++)
-                if (item % n_workers == worker)
-                    attention_rows(tier, a, kv_head * group + h, kv_head * group + min_size(h + part, group),
-                                   tile * n_tokens, min_size((tile + 1) * n_tokens, a->n_tokens), scratch);
+    for (size_t item = worker, n = attention_items(a, n_workers); item < n; item += n_workers)
+        attention_item(tier, a, n_workers, item, scratch);
 }
 
 /* ---- storing ---- */

@@ -23,7 +23,11 @@ struct attention {
  * must be aligned to 64 bytes. */
 size_t attention_scratch_bytes(const struct kv_config *config, size_t n_heads, size_t n_tokens);
 
-/* This worker's share of the whole: calls attention_rows on disjoint pieces; all workers together cover everything. */
+/* The whole as independent items 0..attention_items() - 1, for n_workers workers to divide as they like. */
+size_t attention_items(const struct attention *a, unsigned n_workers);
+void attention_item(enum cpu_tier tier, const struct attention *a, unsigned n_workers, size_t item, void *scratch);
+
+/* This worker's fixed share of all items. */
 void attention_share(enum cpu_tier tier, const struct attention *a, unsigned worker, unsigned n_workers,
                      void *scratch);
 

@@ -16,7 +16,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { COLS = 2048, PREFILL_ROWS = 1024, TOKENS_MAX = 512, CHUNK_BYTES = 48 << 20, CACHED_BYTES = 1 << 20, REPETITIONS_MAX = 31 };
+enum { COLS = 2048, PREFILL_ROWS = 1024, TOKENS_MAX = 512, REPETITIONS_MAX = 31 };
+enum { CHUNK_BYTES = 48 << 20, CACHED_BYTES = 1 << 20 };
 
 static size_t weights_bytes = (size_t)256 << 20; /* more than a core's share of the last cache; --full: 640 MB */
 static size_t repetitions = 7;

@@ -49,7 +49,7 @@ static void run_suite(const char *tmp, const char *suite)
         ck_abort_msg("%s: %s", suite, out);
 }
 
-TEST_SLOW(operations_have_the_same_bits_under_an_emulated_arm64, 1200)
+TEST(operations_have_the_same_bits_under_an_emulated_arm64)
 {
     if (tools_missing())
         SKIP("no " COMPILER " or no " EMULATOR);

@@ -6,6 +6,11 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 model=${2:-$root/tests/models/fables-q8_0.gguf}
 address=${ADDRESS:-127.0.0.1:8080}
 
+# Otherwise the questions below would go to whoever is there.
+if curl -s -o /dev/null "http://$address/"; then
+    echo "something answers at $address already; ADDRESS=127.0.0.1:8081 make run serves elsewhere" >&2
+    exit 1
+fi
 "$binary" --model "$model" --listen "$address" --log-level warn &
 daemon=$!
 trap : INT # Ctrl-C reaches the daemon itself, which ends in order

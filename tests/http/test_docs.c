@@ -149,6 +149,21 @@ TEST(every_example_of_the_documentation_prints_what_it_says)
 }
 END
 
+/* `make run` would show the answers of whoever is there, and its own daemon would be dead. */
+TEST(the_demonstration_refuses_an_address_where_something_answers)
+{
+    struct daemon d;
+    char command[1000];
+    if (system("command -v curl >/dev/null") != 0)
+        SKIP("curl is missing");
+    daemon_start(&d, model_tiny(), NULL);
+    snprintf(command, sizeof command, "ADDRESS=%s timeout 20 sh %s false 2>&1 | grep -q 'answers at'", d.address,
+             suite_root("tests/serve.sh"));
+    ck_assert_int_eq(system(command), 0);
+    daemon_stop(&d);
+}
+END
+
 /* Words that a page must hold for each row of a table of the source. */
 static void rows_are_named(const char *table, const char *prefix, const char *page, const char *dash)
 {
@@ -184,5 +199,6 @@ TEST(the_configuration_page_names_every_key)
 }
 END
 
-SUITE(docs, T(every_example_of_the_documentation_prints_what_it_says), T(the_manual_page_names_every_option),
+SUITE(docs, T(every_example_of_the_documentation_prints_what_it_says),
+      T(the_demonstration_refuses_an_address_where_something_answers), T(the_manual_page_names_every_option),
       T(the_configuration_page_names_every_key))

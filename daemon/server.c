@@ -266,6 +266,8 @@ static enum status start_http(struct server *s, struct error *err)
     if (!mhd)
         return error_set(err, STATUS_IO, "libmicrohttpd does not start");
     enum status status = pump_start(&s->pump, &s->loop, mhd, err);
+    if (status)
+        MHD_stop_daemon(mhd);
     return status ? status : listeners_start(s, err);
 }
 

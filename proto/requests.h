@@ -49,7 +49,7 @@ struct prompt {
 };
 static inline struct span prompt_part_text(const struct prompt *p, const struct prompt_part *part)
 {
-    return (struct span){p->text.data + part->start, part->count};
+    return (struct span){p->text.data ? p->text.data + part->start : NULL, part->count};
 }
 static inline const int32_t *prompt_part_ids(const struct prompt *p, const struct prompt_part *part)
 {

@@ -60,7 +60,7 @@ static const char *framing_fault(const struct request *r)
         return "more than one Host";
     if (hosts == 0 && !r->http_1_0)
         return "no Host";
-    if (memchr(r->uri.data, ' ', r->uri.size))
+    if (r->uri.size && memchr(r->uri.data, ' ', r->uri.size))
         return "a blank in the request target";
     return NULL;
 }

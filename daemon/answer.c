@@ -127,7 +127,7 @@ enum MHD_Result answer_job(struct request *r)
     struct job *j = r->job;
     struct job_queue *q = &r->server->queue;
     pthread_mutex_lock(&q->lock);
-    bool committed = j->committed, done = j->state == JOB_DONE;
+    bool committed = j->committed, done = j->state == JOB_DONE, broken = j->broken;
     if (done && !committed && j->problem.kind == PROBLEM_NONE) {
         r->reply.body = j->out; /* the job's last act was to write it */
         buffer_init(&j->out);
@@ -135,6 +135,8 @@ enum MHD_Result answer_job(struct request *r)
     pthread_mutex_unlock(&q->lock);
     if (committed)
         return begin_stream(r);
+    if (done && broken)
+        return MHD_NO; /* a whole reply found no memory */
     if (!done) {
         request_suspend(r);
         return MHD_YES;

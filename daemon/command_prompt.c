@@ -27,8 +27,11 @@ static bool print_token(void *context, const struct reply_token *token, double s
         buffer_append(text, token->text.data, token->text.size);
         return !text->failed;
     }
-    fwrite(token->text.data, 1, token->text.size, stdout);
-    return fflush(stdout) == 0;
+    if (token->text.size)
+        fwrite(token->text.data, 1, token->text.size, stdout);
+    if (fflush(stdout))
+        atomic_store(&interrupted, true);
+    return !atomic_load(&interrupted);
 }
 
 static enum status read_prompt(const struct config *config, const struct engine *e, struct engine_ids *ids,
@@ -56,8 +59,8 @@ static enum status read_prompt(const struct config *config, const struct engine 
     return STATUS_OK;
 }
 
-static void print_json(const struct engine_info *info, const struct engine_ids *tokens, size_t n_prompt,
-                       const struct generation_result *result, const struct buffer *text)
+static enum status print_json(const struct engine_info *info, const struct engine_ids *tokens, size_t n_prompt,
+                       const struct generation_result *result, const struct buffer *text, struct problem *problem)
 {
     struct buffer out = {0};
     struct reply_end end = {
@@ -70,8 +73,13 @@ static void print_json(const struct engine_info *info, const struct engine_ids *
     };
     reply_generate(&out, &end, tokens->data + n_prompt, tokens->count - n_prompt, NULL);
     buffer_byte(&out, '\n');
-    fwrite(out.data, 1, out.size, stdout);
+    enum status status = STATUS_OK;
+    if (out.failed || text->failed)
+        status = problem_set(problem, PROBLEM_INTERNAL, "out of memory for the result");
+    else
+        fwrite(out.data, 1, out.size, stdout);
     buffer_clear(&out);
+    return status;
 }
 
 static enum status generate(const struct config *config, struct engine *e, struct session *s, struct problem *problem)
@@ -92,7 +100,7 @@ static enum status generate(const struct config *config, struct engine *e, struc
         status = generation_run(s, &options, &tokens, &result, problem);
     if (!status && config->json) {
         buffer_append(&text, result.tail.data, result.tail.size);
-        print_json(engine_info(e), &tokens, n_prompt, &result, &text);
+        status = print_json(engine_info(e), &tokens, n_prompt, &result, &text, problem);
     } else if (!status) {
         printf("%.*s\n", (int)result.tail.size, result.tail.size ? result.tail.data : "");
     }

@@ -178,18 +178,10 @@ void connections_forgive(struct server *s, uint64_t ms)
         c->since_ms = c->since_ms + ms < now ? c->since_ms + ms : now;
 }
 
-/* A FIN that came while libmicrohttpd did not look, in front of data that it then read, gives it no event any more: it
- * is told again, for as long as it waits for more of a request. */
-static bool tell_end_again(struct connection *c)
-{
-    return c->peer_fin && !c->cut && c->phase <= CONNECTION_BODY && shutdown(c->fd, SHUT_RD) == 0;
-}
-
 bool connections_expire(struct server *s, uint64_t now_ms)
 {
     bool any = false;
     for (struct connection *c = s->connections; c; c = c->next) {
-        any |= tell_end_again(c);
         uint64_t limit = (uint64_t)phase_limit_ms(c);
         if (c->cut || limit == 0 || now_ms - c->since_ms < limit)
             continue;

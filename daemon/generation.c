@@ -90,9 +90,13 @@ static bool show_token(struct run *run, double step_s)
     struct generation_result *r = run->result;
     run->line.size = 0;
     bool stopped = text_stream_push(&run->text, engine_piece(o->engine, run->next), &run->line);
+    if (run->line.failed) {
+        r->reason = REASON_ERROR;
+        return true;
+    }
     struct reply_token token = token_of(run);
-    if (!o->on_token(o->context, &token, step_s)) {
-        r->reason = REASON_CANCELLED;
+    if (!o->on_token(o->context, &token, step_s)) { /* cancelled, or no memory to pass it on */
+        r->reason = o->cancel && !atomic_load(o->cancel) ? REASON_ERROR : REASON_CANCELLED;
         return true;
     }
     if (!stopped)
@@ -178,8 +182,10 @@ enum status generation_run(struct session *s, const struct generation_options *o
         status = STATUS_OK;
     }
     if (!status && result->reason == REASON_ERROR)
-        status = error_no_memory(&err, tokens->count * sizeof(int32_t), "tokens");
+        status = error_no_memory(&err, tokens->count * sizeof(int32_t), "tokens or their text");
     text_stream_finish(&run.text, &result->tail);
+    if (!status && result->tail.failed)
+        status = error_no_memory(&err, run.text.pending.size, "the end of the text");
     if (status) {
         result->reason = REASON_ERROR;
         problem_from_error(problem, &err);

@@ -137,6 +137,7 @@ static void end_generate(struct job *j, enum reason reason, const struct problem
                        p->q.logprobs ? &p->entries : NULL);
         buffer_byte(&out, '\n');
     }
+    out.failed |= p->text.failed || p->entries.failed; /* half a text is never a reply */
     job_put(j, &out, p->q.stream);
     buffer_clear(&out);
 }

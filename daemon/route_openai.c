@@ -59,6 +59,11 @@ static bool emit_choice(struct openai_plan *p, struct span text, const char *fin
     return !p->out.failed && job_emit(p->job, p->out.data, p->out.size);
 }
 
+static bool logprobs_lost(const struct openai_logprobs *l)
+{
+    return l->tokens.failed || l->logprobs.failed || l->top.failed || l->offsets.failed || l->tail.failed;
+}
+
 static bool on_token(void *context, const struct reply_token *token, double step_s)
 {
     struct openai_plan *p = context;
@@ -72,6 +77,8 @@ static bool on_token(void *context, const struct reply_token *token, double step
     if (p->q.has_logprobs)
         openai_logprobs_add(&p->logprobs, engine_piece(j->engine, token->id), true, token->logprob, token->top,
                             token->n_top);
+    if (logprobs_lost(&p->logprobs))
+        return false;
     if (p->q.stream)
         return emit_choice(p, token->text, NULL);
     buffer_append(&p->text, token->text.data, token->text.size);
@@ -104,7 +111,7 @@ static enum status on_prompt_logits(void *context, size_t position, const float 
     for (size_t i = 0; i < n_top; i++)
         top[i] = (struct reply_candidate){best[i].id, best[i].logit, best[i].logprob, engine_piece(e, best[i].id)};
     openai_logprobs_add(&p->logprobs, engine_piece(e, id), true, logits_logprob(logits[id], max, log_sum), top, n_top);
-    return STATUS_OK;
+    return logprobs_lost(&p->logprobs) ? STATUS_NO_MEMORY : STATUS_OK;
 }
 
 /* The prompt in front of the choice's text, with its probabilities if they are asked for. */
@@ -217,6 +224,7 @@ static void end_openai(struct job *j, enum reason reason, const struct problem *
     if (!p->q.stream) {
         openai_reply_end(&p->out, p->prompt_tokens, p->generated_tokens);
         buffer_byte(&p->out, '\n');
+        p->out.failed |= p->text.failed || logprobs_lost(&p->logprobs);
         job_put(j, &p->out, false);
         return;
     }

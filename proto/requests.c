@@ -239,7 +239,9 @@ static enum status read_id(struct reader *r, const struct field *f, struct json_
     struct buffer text = {0};
     if (value.type == JSON_STRING)
         json_unescape(value, &text);
-    bool valid = !text.failed && request_id_is_valid(buffer_span(&text));
+    if (text.failed)
+        return field_no_memory(r);
+    bool valid = request_id_is_valid(buffer_span(&text));
     if (valid) {
         memcpy(id, text.data, text.size);
         id[text.size] = 0;

@@ -19,11 +19,6 @@ $(BUILD)/tests/ggufd-faults: $(BUILD)/tests/faults/wrap.o $(call object,daemon/m
 	@$(CC) $(LDFLAGS_ALL) $(LDFLAGS) $$(sh tests/faults/wrapped.sh) -o $@ $^ $(DAEMON_LIBS) -lm
 $(BUILD)/tests/http/test_faults: | $(BUILD)/tests/ggufd-faults
 
-## make test-faults                  every single fault of start and requests; make test takes samples
-.PHONY: test-faults
-test-faults:
-	@GGUFD_ALL_FAULTS=1 $(MAKE) --no-print-directory test-one SUITE=faults
-
 ## make fuzz [FUZZ_SECONDS=60] [FUZZ=name]   libFuzzer with ASan and UBSan over tests/fuzz/fuzz_NAME.c (needs clang)
 FUZZ_SECONDS ?= 60
 FUZZ_CFLAGS = $(CFLAGS_ALL) -O1 -fno-omit-frame-pointer -fno-sanitize-recover=undefined

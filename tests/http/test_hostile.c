@@ -246,6 +246,24 @@ TEST(bodies_built_to_be_costly_are_not)
 }
 END
 
+TEST(an_empty_target_is_answered_like_any_other)
+{
+    static const char request[] = "GET \0x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    struct daemon d;
+    struct http h;
+    struct http_reply r = {0};
+    daemon_start(&d, model_tiny(), NULL);
+    ck_assert(http_open(&h, d.address) && http_send(&h, request, sizeof request - 1));
+    ck_assert(!http_read_reply(&h, &r, 10000) || (r.status >= 400 && r.status < 500));
+    http_reply_clear(&r);
+    http_close(&h);
+    http_call(d.address, "GET", "/health", NULL, NULL, &r);
+    ck_assert_int_eq(r.status, 200);
+    http_reply_clear(&r);
+    daemon_stop(&d);
+}
+END
+
 /* The end of the client's sending may come while the daemon works on a large body, with half of a next request still to
  * be read: the connection ends then, not at its timeout. */
 TEST(a_half_closed_connection_ends_wherever_it_stands)
@@ -278,6 +296,6 @@ TEST(a_half_closed_connection_ends_wherever_it_stands)
 }
 END
 
-SUITE(hostile, T(values_that_are_not_finite_never_reach_a_reply), T(each_list_and_text_has_its_limit),
+SUITE(hostile, T(an_empty_target_is_answered_like_any_other), T(values_that_are_not_finite_never_reach_a_reply), T(each_list_and_text_has_its_limit),
       T(each_number_has_its_range), T(bodies_built_to_be_costly_are_not),
       T(a_half_closed_connection_ends_wherever_it_stands))

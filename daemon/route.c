@@ -69,7 +69,7 @@ const struct route *route_find(struct span path, unsigned method, unsigned *allo
 const char *routes_text(void)
 {
     return ""
-#define ROUTE(methods, path, name, flags, actions) name " "
+#define ROUTE(methods, path, name, flags, actions) " " name
 #include "daemon/routes.def"
 #undef ROUTE
         ;

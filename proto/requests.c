@@ -211,7 +211,7 @@ static enum status read_max_tokens(struct reader *r, const struct field *f, stru
 {
     struct generate_reading *reading = out;
     if (reading->has_max_tokens)
-        return field_refuse(r, PROBLEM_INVALID_REQUEST, "n_predict is another name of max_tokens: give one of them");
+        return field_refuse(r, PROBLEM_INVALID_REQUEST, "max_tokens and n_predict are names of one field: give one of them");
     struct field ranged = *f;
     ranged.high = r->limits->max_tokens_limit;
     reading->has_max_tokens = true;

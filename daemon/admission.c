@@ -107,7 +107,7 @@ static void refuse_method(struct request *r, unsigned allowed)
 static void refuse_path(struct request *r)
 {
     char quoted[ERROR_QUOTE_BYTES];
-    problem_set(&r->problem, PROBLEM_NOT_FOUND, "no route has the path %s; there are: %s",
+    problem_set(&r->problem, PROBLEM_NOT_FOUND, "no route has the path %s; there are:%s",
                 error_quote(r->path.data, r->path.size, quoted), routes_text());
 }
 

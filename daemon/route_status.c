@@ -9,7 +9,7 @@
 static void start_page(struct request *r)
 {
     if (!r->server->config->page) {
-        problem_set(&r->problem, PROBLEM_NOT_FOUND, "the page is switched off; there are: %s", routes_text());
+        problem_set(&r->problem, PROBLEM_NOT_FOUND, "the page is switched off; there are:%s", routes_text());
         return;
     }
     struct span html = page_html();

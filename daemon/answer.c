@@ -135,7 +135,7 @@ enum MHD_Result answer_job(struct request *r)
     pthread_mutex_unlock(&q->lock);
     if (committed)
         return begin_stream(r);
-    if (done && broken)
+    if (done && broken && j->problem.kind == PROBLEM_NONE)
         return MHD_NO; /* a whole reply found no memory */
     if (!done) {
         request_suspend(r);

@@ -239,14 +239,14 @@ static enum status read_id(struct reader *r, const struct field *f, struct json_
     struct buffer text = {0};
     if (value.type == JSON_STRING)
         json_unescape(value, &text);
-    if (text.failed)
-        return field_no_memory(r);
-    bool valid = request_id_is_valid(buffer_span(&text));
+    bool lost = text.failed, valid = !lost && request_id_is_valid(buffer_span(&text));
     if (valid) {
         memcpy(id, text.data, text.size);
         id[text.size] = 0;
     }
     buffer_clear(&text);
+    if (lost)
+        return field_no_memory(r);
     if (valid)
         return STATUS_OK;
     return field_refuse(r, PROBLEM_INVALID_REQUEST, "must be a string matching [A-Za-z0-9._-]{1,64}");

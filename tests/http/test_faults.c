@@ -318,7 +318,7 @@ static bool disturb(struct daemon *d, const char *const *options, size_t i, unsi
     http_reply_clear(&r);
     if (failed && strcmp(faults->function, "fstat") == 0) { /* a model that cannot be watched counts as changed */
         kill(d->pid, SIGTERM);
-            if (daemon_wait(d, 30000) != 0)
+        if (daemon_wait(d, 30000) != 0)
             fail_test(d, "does not end in order");
         start(d, options);
         ck_assert_int_eq(wait_for_outcome(d), -1);

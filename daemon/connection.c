@@ -178,10 +178,18 @@ void connections_forgive(struct server *s, uint64_t ms)
         c->since_ms = c->since_ms + ms < now ? c->since_ms + ms : now;
 }
 
+/* When the watch sees a FIN before libmicrohttpd has read the data in front of it, a read that is short of its buffer
+ * hides the end (it waits for the next edge, and there is none): it is told again while it waits for a request. */
+static bool tell_end_again(struct connection *c)
+{
+    return c->peer_fin && !c->cut && c->phase <= CONNECTION_BODY && shutdown(c->fd, SHUT_RD) == 0;
+}
+
 bool connections_expire(struct server *s, uint64_t now_ms)
 {
     bool any = false;
     for (struct connection *c = s->connections; c; c = c->next) {
+        any |= tell_end_again(c);
         uint64_t limit = (uint64_t)phase_limit_ms(c);
         if (c->cut || limit == 0 || now_ms - c->since_ms < limit)
             continue;

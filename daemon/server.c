@@ -34,7 +34,8 @@ static void watch_steps(struct server *s)
     pthread_mutex_lock(&s->queue.lock);
     const struct job *running = s->queue.running;
     pthread_mutex_unlock(&s->queue.lock);
-    uint64_t steps = s->engine_thread.session && s->engine ? session_steps(s->engine_thread.session) : 0;
+    /* s->engine is set by this thread once the load is over; before that the session belongs to the engine's thread. */
+    uint64_t steps = s->engine && s->engine_thread.session ? session_steps(s->engine_thread.session) : 0;
     if (!running || running != s->stepping || steps != s->steps_seen)
         s->steps_ms = uv_now(&s->loop);
     s->stepping = running;

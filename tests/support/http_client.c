@@ -132,8 +132,8 @@ static void terminate(struct buffer *b)
 
 const char *http_header(const struct http_reply *r, const char *name)
 {
-    static char values[4][512];
-    static unsigned next;
+    static _Thread_local char values[4][512];
+    static _Thread_local unsigned next;
     size_t n = strlen(name);
     for (const char *line = r->head.data; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
         if (strncasecmp(line, name, n) == 0 && line[n] == ':') {

@@ -29,7 +29,7 @@ LDFLAGS_ALL += -fsanitize=thread
 else
 $(error MODE=$(MODE): use release, debug, asan or tsan)
 endif
-ifneq ($(findstring x86_64,$(shell $(CC) -dumpmachine)),)
+ifneq ($(findstring x86_64,$(shell $(CC) -dumpmachine 2>/dev/null)),)
 CFLAGS_ALL += -fcf-protection
 # Debian's crt files carry no CET note; ours is true of every object that is built here.
 LDFLAGS_ALL += -Wl,-z,ibt,-z,shstk
@@ -98,7 +98,9 @@ test: deps
 	@$(MAKE) --no-print-directory MODE=asan test-build
 	@sh tests/run.sh "release asan" $(SUITE_SOURCES)
 
-run: deps all
+# The compiler may have come only with deps: everything that asks it happens in a make of its own.
+run: deps
+	@$(MAKE) --no-print-directory all
 	@sh tests/serve.sh build/ggufd $(MODEL)
 
 bench: $(BENCHES)

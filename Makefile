@@ -5,6 +5,7 @@ CC := gcc
 endif
 BUILD := build/$(MODE)
 PREFIX ?= /usr/local
+JOBS ?= $(shell nproc)
 VERSION := 0.1.0
 
 PACKAGES := libmicrohttpd libuv libcjson check
@@ -94,13 +95,13 @@ test-one: $(filter %/test_$(SUITE),$(SUITES)) $(if $(wildcard daemon/main.c),$(B
 	@sh tests/run.sh $(MODE) $(filter %/test_$(SUITE),$(SUITES))
 
 test: deps
-	@$(MAKE) --no-print-directory MODE=release all test-build
-	@$(MAKE) --no-print-directory MODE=asan test-build
+	@$(MAKE) --no-print-directory -j$(JOBS) MODE=release all test-build
+	@$(MAKE) --no-print-directory -j$(JOBS) MODE=asan test-build
 	@sh tests/run.sh "release asan" $(SUITE_SOURCES)
 
 # The compiler may have come only with deps: everything that asks it happens in a make of its own.
 run: deps
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory -j$(JOBS) all
 	@sh tests/serve.sh build/ggufd $(MODEL)
 
 bench: $(BENCHES)

@@ -20,6 +20,7 @@ struct session {
     unsigned char *arena;
     int32_t *tokens;
     atomic_ullong steps;
+    atomic_bool abandoned;
     struct run run;
 };
 
@@ -48,7 +49,8 @@ enum status session_new(struct engine *e, struct session **out, struct error *er
         session_free(s);
         return status;
     }
-    s->run = (struct run){.graph = &e->graph, .pool = s->pool, .kv = &s->kv, .arena = s->arena, .steps = &s->steps};
+    s->run = (struct run){.graph = &e->graph, .pool = s->pool, .kv = &s->kv, .arena = s->arena, .steps = &s->steps,
+                          .abandoned = &s->abandoned};
     s->run.claims = (struct claims){(void *)(s->arena + e->graph.claims_offset), e->info.threads};
     s->run.generation = 1;
     memset(s->run.claims.words, 0, claims_bytes(e->info.threads));

@@ -137,11 +137,23 @@ static struct row_steps row_steps(const struct worker *worker, const struct prod
     return s;
 }
 
+/* The next unit of a node's claims; false as well once `cancel` is set, so that the longest node of a large model does not
+ * hold a cancel up: the run then counts as cancelled, whatever the later nodes make of the rows that are missing. */
+static bool unit_next(const struct worker *worker, uint64_t generation, size_t n_units, size_t *unit)
+{
+    const struct run *run = worker->run;
+    if (run->cancel && atomic_load_explicit(run->cancel, memory_order_relaxed)) {
+        atomic_store_explicit(run->abandoned, true, memory_order_relaxed);
+        return false;
+    }
+    return claim_next(&run->claims, generation, worker->index, n_units, unit);
+}
+
 static bool row_steps_next(struct row_steps *s, size_t *begin, size_t *rows)
 {
     size_t end = s->n_rows, unit;
     if (s->generation) {
-        if (!claim_next(&s->worker->run->claims, s->generation, s->worker->index, (s->n_rows + s->step - 1) / s->step, &unit))
+        if (!unit_next(s->worker, s->generation, (s->n_rows + s->step - 1) / s->step, &unit))
             return false;
         *begin = unit * s->step;
     } else {
@@ -387,7 +399,7 @@ static void node_attention(const struct worker *worker, const struct node *node)
         return;
     size_t n_items = attention_items(&a, worker->count), unit;
     size_t step = (n_items + CLAIM_UNITS_MAX - 1) / CLAIM_UNITS_MAX, n_units = (n_items + step - 1) / step;
-    while (claim_next(&run->claims, node_generation(run, node), worker->index, n_units, &unit))
+    while (unit_next(worker, node_generation(run, node), n_units, &unit))
         for (size_t item = unit * step; item < n_items && item < (unit + 1) * step; item++)
             attention_item(g->tier, &a, worker->count, item, worker->scratch);
 }
@@ -454,7 +466,9 @@ static void run_worker(void *context, unsigned index, unsigned count)
 enum status run_nodes(struct run *run)
 {
     run->cancelled = false;
+    atomic_store_explicit(run->abandoned, false, memory_order_relaxed);
     pool_run(run->pool, run_worker, run);
     run->generation += run->graph->n_nodes;
-    return run->cancelled ? STATUS_CANCELLED : STATUS_OK;
+    bool abandoned = atomic_load_explicit(run->abandoned, memory_order_relaxed); /* ordered by the pool's last barrier */
+    return run->cancelled || abandoned ? STATUS_CANCELLED : STATUS_OK;
 }

@@ -372,8 +372,14 @@ static enum status find_credentials(struct loading *l, char *const *environment)
         if (strncmp(*environment, name, sizeof name - 1) != 0)
             continue;
         int n = snprintf(path, sizeof path, "%s/api_key", *environment + sizeof name - 1);
-        if (n < 0 || (size_t)n >= sizeof path || access(path, F_OK) != 0)
-            return STATUS_OK;
+        if (n < 0 || (size_t)n >= sizeof path)
+            return error_set(l->err, STATUS_INVALID, "CREDENTIALS_DIRECTORY is longer than %zu bytes", sizeof path - 9);
+        if (access(path, F_OK) != 0) {
+            if (errno == ENOENT)
+                return STATUS_OK;
+            /* A key that is there and cannot be reached must not become a daemon without a key. */
+            return error_set(l->err, STATUS_IO, "cannot look for a key in CREDENTIALS_DIRECTORY: %s", strerror(errno));
+        }
         l->config->api_key_from_credentials = true;
         return replace_string(&l->config->api_key_file, path, l->err);
     }

@@ -413,6 +413,12 @@ TEST(credentials_stand_in_for_the_key_file)
     expect_good(&c, "--model m --api-key-file /k", environment);
     ck_assert(!c.api_key_from_credentials && strcmp(c.api_key_file, "/k") == 0);
     config_clear(&c);
+    /* What cannot be looked into is a refusal, never a daemon without a key. */
+    char *arguments[] = {"ggufd", "--model", "m", NULL};
+    struct error err;
+    snprintf(variable, sizeof variable, "CREDENTIALS_DIRECTORY=%s", path);
+    ck_assert_int_eq(config_load(&c, 3, arguments, environment, &err), STATUS_IO);
+    ck_assert_ptr_nonnull(strstr(err.text, "CREDENTIALS_DIRECTORY"));
 }
 END
 

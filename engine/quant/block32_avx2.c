@@ -6,13 +6,13 @@
 
 /* ---- sources of encoded blocks: plain ones of 32, or a Q8_K super-block cut in eight ---- */
 
-AVX2 static void encode_plain(const float *x, size_t n_blocks, struct avx2_encoded32 *out)
+AVX2 static void encode_plain(const float *x, size_t n_blocks, struct encoded32 *out)
 {
     for (size_t b = 0; b < n_blocks; b++)
         avx2_encode32(x + 32 * b, &out[b]);
 }
 
-AVX2 static void encode_super(const float *x, size_t n_blocks, struct avx2_encoded32 *out)
+AVX2 static void encode_super(const float *x, size_t n_blocks, struct encoded32 *out)
 {
     struct act_q8_k block;
     for (size_t b = 0; b < n_blocks; b++) {
@@ -25,7 +25,7 @@ AVX2 static void encode_super(const float *x, size_t n_blocks, struct avx2_encod
     }
 }
 
-typedef void encode_blocks(const float *x, size_t n_blocks, struct avx2_encoded32 *out);
+typedef void encode_blocks(const float *x, size_t n_blocks, struct encoded32 *out);
 
 /* ---- one token ---- */
 
@@ -42,7 +42,7 @@ static void decode_encode(const float *x, size_t n_cols, size_t token_begin, siz
     size_t n = n_cols / 32, padded = avx2_round_up(n, 8);
     char *q = out, *sums = q + 32 * padded, *d = sums + 4 * padded, *s = d + 4 * padded;
     for (size_t b = 0; b < padded; b++) {
-        struct avx2_encoded32 e = {.sum = 0}, group[8];
+        struct encoded32 e = {.sum = 0}, group[8];
         if (b % 8 == 0 && b < n)
             encode(x + 32 * b, n - b < 8 ? n - b : 8, group);
         if (b < n)
@@ -65,7 +65,7 @@ static size_t panels_bytes(size_t n_cols, size_t n_tokens)
 static void panel_token(const float *x, size_t n_blocks, size_t token, struct block32_avx2_panel *panel,
                         encode_blocks *encode)
 {
-    struct avx2_encoded32 e[8] = {{.sum = 0}};
+    struct encoded32 e[8] = {{.sum = 0}};
     for (size_t b = 0; b < n_blocks; b++) {
         if (x && b % 8 == 0)
             encode(x + 32 * b, n_blocks - b < 8 ? n_blocks - b : 8, e);

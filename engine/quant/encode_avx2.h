@@ -3,20 +3,8 @@
 #ifndef GGUFD_QUANT_ENCODE_AVX2_H
 #define GGUFD_QUANT_ENCODE_AVX2_H
 #include "engine/quant/avx2.h"
+#include "engine/quant/encode32.h"
 #if defined(__x86_64__)
-
-/* 32 values as act_q8_1 stores them, scales as floats (rounded to F16), and the sum of the integers. */
-struct avx2_encoded32 {
-    int8_t q[32];
-    int32_t sum;
-    float d, s;
-};
-
-/* True for exactly 0 and for [2^-100, 2^100], where no reciprocal overflows. */
-static inline bool avx2_is_ordinary(uint32_t magnitude_bits)
-{
-    return magnitude_bits == 0 || (magnitude_bits >= 27u << 23 && magnitude_bits <= 227u << 23);
-}
 
 AVX2_INLINE __m256i avx2_magnitudes(const float *x)
 {
@@ -47,30 +35,18 @@ AVX2_INLINE __m256i avx2_narrow(const __m256i q[4])
     return _mm256_permutevar8x32_epi32(words, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
-static inline void avx2_encode32_slow(const float *x, struct avx2_encoded32 *out)
-{
-    struct act_q8_1 block;
-    activation_format(ACT_Q8_1)->encode(x, &block, 32);
-    memcpy(out->q, block.q, sizeof out->q);
-    out->d = f16_to_float(block.d);
-    out->s = f16_to_float(block.s);
-    out->sum = 0;
-    for (int i = 0; i < 32; i++)
-        out->sum += out->q[i];
-}
-
 AVX2_INLINE float avx2_round_to_f16(float f)
 {
     return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtps_ph(_mm_set_ss(f), _MM_FROUND_TO_NEAREST_INT)));
 }
 
-AVX2_INLINE void avx2_encode32(const float *x, struct avx2_encoded32 *out)
+AVX2_INLINE void avx2_encode32(const float *x, struct encoded32 *out)
 {
     __m256i top = _mm256_max_epi32(avx2_magnitudes(x), avx2_magnitudes(x + 8));
     top = _mm256_max_epi32(top, _mm256_max_epi32(avx2_magnitudes(x + 16), avx2_magnitudes(x + 24)));
     uint32_t largest = avx2_largest(top);
-    if (!avx2_is_ordinary(largest)) {
-        avx2_encode32_slow(x, out);
+    if (!encode_is_ordinary(largest)) {
+        encode32_slow(x, out);
         return;
     }
     float d = bits_float(largest) / 127.0f, r = d != 0 ? 1.0f / d : 0.0f;
@@ -105,7 +81,7 @@ AVX2_INLINE void avx2_encode256(const float *x, struct act_q8_k *out)
     for (size_t i = 0; i < 256; i += 8)
         top = _mm256_max_epi32(top, avx2_magnitudes(x + i));
     uint32_t largest = avx2_largest(top);
-    if (largest == 0 || !avx2_is_ordinary(largest)) {
+    if (largest == 0 || !encode_is_ordinary(largest)) {
         activation_format(ACT_Q8_K)->encode(x, out, 256);
         return;
     }

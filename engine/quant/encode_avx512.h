@@ -3,15 +3,8 @@
 #ifndef GGUFD_QUANT_ENCODE_AVX512_H
 #define GGUFD_QUANT_ENCODE_AVX512_H
 #include "engine/quant/avx512.h"
+#include "engine/quant/encode32.h"
 #if defined(__x86_64__)
-
-/* Magnitudes for which no reciprocal overflows, as float bits: [2^-100, 2^100], or exactly 0. */
-enum { ENCODE_BITS_MIN = (127 - 100) << 23, ENCODE_BITS_MAX = (127 + 100) << 23 };
-
-AVX512_INLINE bool encode_is_ordinary(uint32_t magnitude_bits)
-{
-    return magnitude_bits == 0 || (magnitude_bits >= ENCODE_BITS_MIN && magnitude_bits <= ENCODE_BITS_MAX);
-}
 
 AVX512_INLINE __m512i magnitude_bits(__m512 x)
 {
@@ -27,25 +20,6 @@ AVX512_INLINE __m512i round_away(__m512 v)
     __mmask16 away = _mm512_cmp_ps_mask(rest, _mm512_set1_ps(0.5f), _CMP_GE_OQ);
     __m512i q = _mm512_cvttps_epi32(whole);
     return _mm512_mask_add_epi32(q, away, q, one);
-}
-
-/* 32 values as act_q8_1 stores them, scales as floats (rounded to F16), and the sum of the integers. */
-struct encoded32 {
-    int8_t q[32];
-    int32_t sum;
-    float d, s;
-};
-
-static inline void encode32_slow(const float *x, struct encoded32 *out)
-{
-    struct act_q8_1 block;
-    activation_format(ACT_Q8_1)->encode(x, &block, 32);
-    memcpy(out->q, block.q, sizeof out->q);
-    out->d = f16_to_float(block.d);
-    out->s = f16_to_float(block.s);
-    out->sum = 0;
-    for (int i = 0; i < 32; i++)
-        out->sum += out->q[i];
 }
 
 AVX512_INLINE float round_to_f16(float f)

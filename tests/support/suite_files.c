@@ -48,7 +48,7 @@ char *suite_read(const char *path, size_t *size)
     return data;
 }
 
-static char tmp_dir[64];
+static char tmp_dir[96];
 static pid_t tmp_owner;
 
 static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -67,7 +67,10 @@ const char *suite_tmp(void)
 {
     if (tmp_owner == getpid())
         return tmp_dir;
-    strcpy(tmp_dir, "/tmp/ggufd-test-XXXXXX");
+    const char *base = getenv("TMPDIR");
+    if (!base || !*base || strlen(base) > 40) /* sockets are made below: their paths are short */
+        base = "/tmp";
+    snprintf(tmp_dir, sizeof tmp_dir, "%s/ggufd-test-XXXXXX", base);
     if (!mkdtemp(tmp_dir))
         abort();
     tmp_owner = getpid();

@@ -18,7 +18,7 @@
 #include "tests/support/suite.h"
 
 #define KEY "Authorization: Bearer secret\r\n"
-enum { READY_MS = 40000, FAILING_STATUS_MAX = 2, GAVE_UP = -2 };
+enum { FAILING_STATUS_MAX = 2, GAVE_UP = -2 };
 
 static struct faults *faults;
 static char socket_path[160], address[200];
@@ -95,11 +95,11 @@ static void check_refusal(const struct daemon *d, int status)
 /* -1: serves; GAVE_UP: refuses to serve a model that it could not examine; otherwise the status it ended with. */
 static int wait_for_outcome(const struct daemon *d)
 {
-    for (double until = now_ms() + READY_MS; now_ms() < until; sleep_ms(2)) {
+    for (double until = now_ms() + PATIENCE_MS; now_ms() < until; sleep_ms(2)) {
         struct http_reply r;
         siginfo_t info = {0};
         if (waitid(P_PID, (id_t)d->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == d->pid)
-            return daemon_wait((struct daemon *)(uintptr_t)d, 1000);
+            return daemon_wait((struct daemon *)(uintptr_t)d, PATIENCE_MS);
         http_call(address, "GET", "/ready", NULL, NULL, &r);
         int status = r.status;
         bool changed = http_has(&r, "model-changed") && strcmp(faults->function, "fstat") == 0;
@@ -132,7 +132,7 @@ static void check_serving(struct daemon *d)
     if (status_of("POST", "/tokenize", NULL, "{\"content\":\"hello\"}") != 401)
         fail_test(d, "serves without a key");
     kill(d->pid, SIGTERM);
-    if (daemon_wait(d, 30000) != 0)
+    if (daemon_wait(d, PATIENCE_MS) != 0)
         fail_test(d, "does not end in order");
 }
 
@@ -186,14 +186,14 @@ static void sweep_command(const char *name, const char *const *options, bool mod
     unsigned long failed = 0;
     arm(0);
     daemon_fork(&d, model ? model_tiny() : NULL, options);
-    ck_assert_int_eq(daemon_wait(&d, READY_MS), 0);
+    ck_assert_int_eq(daemon_wait(&d, PATIENCE_MS), 0);
     unsigned long calls = atomic_load(&faults->calls);
     size_t size, got_size;
     char *expected = suite_read(d.log, &size);
     for (unsigned long n = 1; n <= calls; n++) {
         arm(n);
         daemon_fork(&d, model ? model_tiny() : NULL, options);
-        int status = daemon_wait(&d, READY_MS);
+        int status = daemon_wait(&d, PATIENCE_MS);
         failed += status != 0;
         if (status != 0) {
             check_refusal(&d, status);
@@ -318,7 +318,7 @@ static bool disturb(struct daemon *d, const char *const *options, size_t i, unsi
     http_reply_clear(&r);
     if (failed && strcmp(faults->function, "fstat") == 0) { /* a model that cannot be watched counts as changed */
         kill(d->pid, SIGTERM);
-        if (daemon_wait(d, 30000) != 0)
+        if (daemon_wait(d, PATIENCE_MS) != 0)
             fail_test(d, "does not end in order");
         start(d, options);
         ck_assert_int_eq(wait_for_outcome(d), -1);

@@ -254,7 +254,7 @@ TEST(an_empty_target_is_answered_like_any_other)
     struct http_reply r = {0};
     daemon_start(&d, model_tiny(), NULL);
     ck_assert(http_open(&h, d.address) && http_send(&h, request, sizeof request - 1));
-    ck_assert(!http_read_reply(&h, &r, 10000) || (r.status >= 400 && r.status < 500));
+    ck_assert(!http_read_reply(&h, &r, PATIENCE_MS) || (r.status >= 400 && r.status < 500));
     http_reply_clear(&r);
     http_close(&h);
     http_call(d.address, "GET", "/health", NULL, NULL, &r);
@@ -286,7 +286,7 @@ TEST(a_half_closed_connection_ends_wherever_it_stands)
         for (double until = now_ms() + (double)(i % 50) * 0.02; now_ms() < until;)
             continue; /* so that the end comes in every state */
         shutdown(h.fd, SHUT_WR);
-        if (!http_is_closed(&h, 10000))
+        if (!http_is_closed(&h, PATIENCE_MS))
             ck_abort_msg("round %zu: still open after %.0f ms", i, now_ms() - begin);
         http_close(&h);
     }

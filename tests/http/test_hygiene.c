@@ -26,9 +26,9 @@ static struct http_reply raw(const char *bytes, bool *closed)
     struct http_reply r = {0};
     ck_assert(http_open(&h, d.address));
     http_text(&h, bytes);
-    http_read_reply(&h, &r, 5000);
+    http_read_reply(&h, &r, PATIENCE_MS);
     if (closed)
-        *closed = http_is_closed(&h, 1000);
+        *closed = http_is_closed(&h, PATIENCE_MS);
     http_close(&h);
     return r;
 }
@@ -80,7 +80,7 @@ TEST(a_connection_survives_refusals_and_pipelining)
     ck_assert(http_request(&h, "GET", "/health", NULL, NULL));
     static const int want[] = {404, 405, 415, 415, 415, 200, 200};
     for (size_t i = 0; i < 6; i++) {
-        ck_assert(http_read_reply(&h, &r, 5000));
+        ck_assert(http_read_reply(&h, &r, PATIENCE_MS));
         ck_assert_int_eq(r.status, want[i]);
     }
     http_reply_clear(&r);
@@ -100,7 +100,7 @@ TEST(bodies_have_a_limit_however_they_are_sent)
     big[300000] = 0;
     ck_assert(http_open(&h, d.address));
     ck_assert(http_request(&h, "POST", "/tokenize", NULL, big)); /* swallowed, answered, and the connection lives */
-    ck_assert(http_read_reply(&h, &r, 5000));
+    ck_assert(http_read_reply(&h, &r, PATIENCE_MS));
     ck_assert_int_eq(r.status, 413);
     ck_assert(http_has(&r, "payload-too-large"));
     ck_assert(http_text(&h, "POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"));
@@ -110,10 +110,10 @@ TEST(bodies_have_a_limit_however_they_are_sent)
         ck_assert(http_text(&h, "\r\n"));
     }
     ck_assert(http_text(&h, "0\r\n\r\n"));
-    ck_assert(http_read_reply(&h, &r, 5000));
+    ck_assert(http_read_reply(&h, &r, PATIENCE_MS));
     ck_assert_int_eq(r.status, 413);
     ck_assert(http_request(&h, "GET", "/health", NULL, NULL));
-    ck_assert(http_read_reply(&h, &r, 5000));
+    ck_assert(http_read_reply(&h, &r, PATIENCE_MS));
     ck_assert_int_eq(r.status, 200);
     http_close(&h);
     free(big);
@@ -121,7 +121,7 @@ TEST(bodies_have_a_limit_however_they_are_sent)
     ck_assert(http_open(&h, d.address)); /* Expect: refused before the body is sent */
     ck_assert(http_text(&h, "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 300000\r\nExpect: 100-continue\r\n\r\n"));
     double before = now_ms();
-    ck_assert(http_read_reply(&h, &r, 5000));
+    ck_assert(http_read_reply(&h, &r, PATIENCE_MS));
     ck_assert_int_eq(r.status, 413);
     ck_assert(now_ms() - before < 1000);
     http_close(&h);
@@ -131,7 +131,7 @@ TEST(bodies_have_a_limit_however_they_are_sent)
     ck_assert_int_eq((int)recv(h.fd, line, 25, MSG_WAITALL), 25);
     ck_assert_ptr_nonnull(strstr(line, "100 Continue"));
     ck_assert(http_text(&h, "{\"content\":\"ab\"}"));
-    ck_assert(http_read_reply(&h, &r, 5000));
+    ck_assert(http_read_reply(&h, &r, PATIENCE_MS));
     ck_assert_int_eq(r.status, 200);
     http_close(&h);
     http_reply_clear(&r);
@@ -207,12 +207,12 @@ TEST(a_daemon_that_was_stopped_forgives_the_time)
     struct http_reply r = {0};
     start(options);
     ck_assert(http_open(&h, d.address));
-    ck_assert(daemon_metric_becomes(&d, "ggufd_connections", 2, 1000));
+    ck_assert(daemon_metric_becomes(&d, "ggufd_connections", 2, PATIENCE_MS));
     kill(d.pid, SIGSTOP);
     ck_assert(http_request(&h, "GET", "/health", NULL, NULL));
     sleep_ms(1700);
     kill(d.pid, SIGCONT);
-    ck_assert(http_read_reply(&h, &r, 3000));
+    ck_assert(http_read_reply(&h, &r, PATIENCE_MS));
     ck_assert_int_eq(r.status, 200);
     http_reply_clear(&r);
     http_close(&h);
@@ -273,12 +273,12 @@ TEST(keys_guard_every_route_but_the_open_ones)
     fputs("third-key\n", f);
     fclose(f);
     kill(d.pid, SIGHUP);
-    ck_assert(daemon_logged(&d, "reloaded", 3000));
+    ck_assert(daemon_logged(&d, "reloaded", PATIENCE_MS));
     ck_assert_int_eq(status_with("GET", "/model", "Authorization: Bearer first-key\r\n"), 401);
     ck_assert_int_eq(status_with("GET", "/model", "Authorization: Bearer third-key\r\n"), 200);
     ck_assert_int_eq(truncate(path, 0), 0);
     kill(d.pid, SIGHUP);
-    ck_assert(daemon_logged(&d, "reload-failed", 3000)); /* an empty file opens no door */
+    ck_assert(daemon_logged(&d, "reload-failed", PATIENCE_MS)); /* an empty file opens no door */
     ck_assert_int_eq(status_with("GET", "/model", NULL), 401);
     daemon_stop(&d);
 }
@@ -339,8 +339,8 @@ TEST(unix_sockets_have_a_mode_and_replace_only_dead_ones)
     ck_assert_int_eq((int)(st.st_mode & 0777), 0600);
     struct daemon second;
     ck_assert(!daemon_spawn(&second, model_tiny(), options)); /* a living one stays */
-    ck_assert(daemon_logged(&second, "in use", 1000));
-    ck_assert(daemon_logged(&second, "stopped status=1", 1000)); /* worth another try, like a TCP port in use */
+    ck_assert(daemon_logged(&second, "in use", PATIENCE_MS));
+    ck_assert(daemon_logged(&second, "stopped status=1", PATIENCE_MS)); /* worth another try, like a TCP port in use */
     ck_assert_int_eq(status_with("GET", "/health", NULL), 200);
     daemon_stop(&d);
     ck_assert_int_ne(access(path, F_OK), 0);
@@ -372,7 +372,7 @@ TEST(a_half_close_cancels_on_tcp_only)
         ck_assert(http_request(&h, "POST", "/generate", NULL,
                                "{\"prompt\":[1,5],\"max_tokens\":300,\"ignore_eos\":true,\"stream\":false}"));
         shutdown(h.fd, SHUT_WR);
-        bool answered = http_read_reply(&h, &r, 10000);
+        bool answered = http_read_reply(&h, &r, PATIENCE_MS);
         ck_assert_int_eq(answered, local);
         ck_assert_int_eq(r.status, local ? 200 : 0);
         http_reply_clear(&r);
@@ -380,9 +380,9 @@ TEST(a_half_close_cancels_on_tcp_only)
         ck_assert(http_open(&h, local ? unix_at : d.address)); /* what needs no engine is answered in any case */
         ck_assert(http_request(&h, "GET", "/health", NULL, NULL));
         shutdown(h.fd, SHUT_WR);
-        ck_assert(http_read_reply(&h, &r, 5000));
+        ck_assert(http_read_reply(&h, &r, PATIENCE_MS));
         ck_assert_int_eq(r.status, 200);
-        ck_assert(http_is_closed(&h, 3000));
+        ck_assert(http_is_closed(&h, PATIENCE_MS));
         http_reply_clear(&r);
         http_close(&h);
     }
@@ -409,7 +409,7 @@ TEST(a_file_replaced_by_rename_serves_on_and_one_rewritten_in_place_is_noticed)
     daemon_start(&d, path, NULL);
     ck_assert_int_eq(truncate(path, (off_t)size - 4096), 0);
     ck_assert_int_eq(status_with("GET", "/ready", NULL), 503);
-    ck_assert(daemon_logged(&d, "model-changed", 1000));
+    ck_assert(daemon_logged(&d, "model-changed", PATIENCE_MS));
     struct http_reply r;
     http_call(d.address, "POST", "/generate", NULL, "{\"prompt\":[1,5]}", &r);
     ck_assert_int_eq(r.status, 503);

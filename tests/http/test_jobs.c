@@ -98,13 +98,13 @@ TEST(a_stream_says_the_same_as_one_reply)
 
         snprintf(body, sizeof body, "{%s}", requests[i]);
         struct http h = begin(body);
-        ck_assert(http_read_head(&h, &r, 5000));
+        ck_assert(http_read_head(&h, &r, PATIENCE_MS));
         ck_assert_str_eq(http_header(&r, "Content-Type"), "application/x-ndjson");
         ck_assert_str_eq(http_header(&r, "X-Accel-Buffering"), "no");
         ck_assert_str_eq(http_header(&r, "Cache-Control"), "no-store");
         int lines = 0;
         bool done = false;
-        while (http_read_line(&h, &r, &line, 5000)) {
+        while (http_read_line(&h, &r, &line, PATIENCE_MS)) {
             ck_assert(!done);
             member(line.data, "text", &text);
             done = strstr(line.data, "\"done\":true") != NULL;
@@ -126,21 +126,18 @@ TEST(a_stream_says_the_same_as_one_reply)
 }
 END
 
+/* A generation of many seconds; its first line is here while the daemon still works on it. */
 TEST(the_first_line_comes_before_the_last_exists)
 {
     start(model_slow(), slow);
-    struct http h = begin("{\"prompt\":[1,5,6],\"max_tokens\":60,\"ignore_eos\":true}");
+    struct http h = begin("{\"prompt\":[1,5,6],\"max_tokens\":4000,\"ignore_eos\":true}");
     struct http_reply r = {0};
     struct buffer line = {0};
-    double first = 0, last = 0, before = now_ms();
-    ck_assert(http_read_head(&h, &r, 10000));
-    while (http_read_line(&h, &r, &line, 10000)) {
-        last = now_ms();
-        if (first <= 0)
-            first = last;
-    }
-    printf("note: first line after %.1f ms, last after %.1f ms\n", first - before, last - before);
-    ck_assert(last - first > 5 * (first - before) || last - first > 100);
+    double before = now_ms();
+    ck_assert(http_read_head(&h, &r, PATIENCE_MS) && http_read_line(&h, &r, &line, PATIENCE_MS));
+    printf("note: first line after %.1f ms\n", now_ms() - before);
+    ck_assert(daemon_metric(&d, "ggufd_jobs_running") > 0);
+    ck_assert_ptr_null(strstr(line.data, "\"done\":true"));
     buffer_clear(&line);
     http_reply_clear(&r);
     http_close(&h);
@@ -148,42 +145,53 @@ TEST(the_first_line_comes_before_the_last_exists)
 }
 END
 
-static void expect_idle_soon(const char *state, double since)
+/* Closes a connection and waits for a gauge to be 0; returns ms. */
+static double close_and_wait(struct http *h, const char *gauge, const char *state)
 {
-    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_running", 0, 5000));
+    double since = now_ms();
+    http_close(h);
+    ck_assert(daemon_metric_becomes(&d, gauge, 0, PATIENCE_MS));
     double took = now_ms() - since;
     printf("note: cancelled while %s: %.1f ms\n", state, took);
-    ck_assert_msg(took < 250 * (suite_sanitized() ? 4 : 1), "%s: %.1f ms", state, took);
+    return took;
 }
 
-/* Prefill of 3,000 tokens takes seconds, so "running 0" so soon can only be the cancel. */
-TEST(a_closed_connection_cancels_within_250_ms_in_each_state)
+static struct http begin_streaming(void)
 {
-    start(model_slow(), slow);
-    char *body = long_prompt_body(3000, ",\"max_tokens\":5");
-    struct http prefilling = begin(body);
-    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_running", 1, 5000));
-    struct http queued = begin("{\"prompt\":[1,9],\"max_tokens\":5}");
-    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_queued", 1, 5000));
-    double since = now_ms();
-    http_close(&queued);
-    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_queued", 0, 5000));
-    printf("note: cancelled while queued: %.1f ms\n", now_ms() - since);
-    ck_assert(now_ms() - since < 250 * (suite_sanitized() ? 4 : 1));
-    since = now_ms();
-    http_close(&prefilling);
-    expect_idle_soon("prefilling", since);
-
-    struct http streaming = begin("{\"prompt\":[1,9],\"max_tokens\":3000,\"ignore_eos\":true}");
+    struct http h = begin("{\"prompt\":[1,9],\"max_tokens\":4000,\"ignore_eos\":true}");
     struct http_reply r = {0};
     struct buffer line = {0};
-    ck_assert(http_read_head(&streaming, &r, 5000) && http_read_line(&streaming, &r, &line, 5000));
-    since = now_ms();
-    http_close(&streaming);
-    expect_idle_soon("streaming", since);
-    ck_assert(daemon_metric(&d, "ggufd_jobs_total{route=\"/generate\",reason=\"cancelled\"}") >= 3);
+    ck_assert(http_read_head(&h, &r, PATIENCE_MS) && http_read_line(&h, &r, &line, PATIENCE_MS));
     buffer_clear(&line);
     http_reply_clear(&r);
+    return h;
+}
+
+/* Prefill of 3,000 tokens, and decode of 4,000, take many seconds: what is idle so soon was cancelled. */
+TEST(a_closed_connection_cancels_within_250_ms_in_each_state)
+{
+    static const char n_cancelled[] = "ggufd_jobs_total{route=\"/generate\",reason=\"cancelled\"}";
+    start(model_slow(), slow);
+    char *body = long_prompt_body(3000, ",\"max_tokens\":5,\"cache_prompt\":false");
+    bool quick[3] = {false, false, false};
+    for (int i = 0; i < ATTEMPTS && !(quick[0] && quick[1]); i++) {
+        double before = fmax(0, daemon_metric(&d, n_cancelled));
+        struct http prefilling = begin(body);
+        ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_running", 1, PATIENCE_MS));
+        struct http queued = begin("{\"prompt\":[1,9],\"max_tokens\":5}");
+        ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_queued", 1, PATIENCE_MS));
+        quick[0] = in_time(close_and_wait(&queued, "ggufd_jobs_queued", "queued"), 250) || quick[0];
+        quick[1] = in_time(close_and_wait(&prefilling, "ggufd_jobs_running", "prefilling"), 250) || quick[1];
+        ck_assert(daemon_metric_becomes(&d, n_cancelled, before + 2, PATIENCE_MS));
+    }
+    for (int i = 0; i < ATTEMPTS && !quick[2]; i++) {
+        double before = daemon_metric(&d, n_cancelled);
+        struct http streaming = begin_streaming();
+        quick[2] = in_time(close_and_wait(&streaming, "ggufd_jobs_running", "streaming"), 250);
+        ck_assert(daemon_metric_becomes(&d, n_cancelled, before + 1, PATIENCE_MS));
+    }
+    ck_assert_msg(quick[0] && quick[1] && quick[2], "within 250 ms: queued %d, prefilling %d, streaming %d", quick[0],
+                  quick[1], quick[2]);
     free(body);
     daemon_stop(&d);
 }
@@ -200,7 +208,7 @@ TEST(a_cancelled_prefill_leaves_a_cache_that_gives_the_same_logits)
     while (daemon_metric(&d, "ggufd_context_used_tokens") < 64)
         sleep_ms(2);
     http_close(&h);
-    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_running", 0, 5000));
+    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_running", 0, PATIENCE_MS));
     struct http_reply replies[2];
     for (int fresh = 0; fresh < 2; fresh++) {
         ck_assert(asprintf(&ask, "{\"prompt\":%s,\"top\":20%s}", ids, fresh ? ",\"cache_prompt\":false" : "") > 0);
@@ -251,8 +259,8 @@ TEST(the_line_is_bounded_and_the_refusal_says_when_to_come_back)
     struct http jobs[3];
     for (int i = 0; i < 3; i++) {
         jobs[i] = begin("{\"prompt\":[1,9],\"max_tokens\":2000,\"ignore_eos\":true}");
-        ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_running", 1, 5000));
-        ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_queued", i, 5000));
+        ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_running", 1, PATIENCE_MS));
+        ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_queued", i, PATIENCE_MS));
     }
     struct http_reply r = post("/generate", "{\"prompt\":[1,9],\"max_tokens\":1}");
     ck_assert_int_eq(r.status, 503);
@@ -267,7 +275,7 @@ TEST(the_line_is_bounded_and_the_refusal_says_when_to_come_back)
     expect("/tokenize", "{\"content\":\"a\"}", 200, NULL);
     for (int i = 0; i < 3; i++)
         http_close(&jobs[i]);
-    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_queued", 0, 5000));
+    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_queued", 0, PATIENCE_MS));
     daemon_stop(&d);
 }
 END
@@ -278,13 +286,13 @@ TEST(a_job_is_cancelled_by_its_id)
     struct http h = begin("{\"prompt\":[1,9],\"max_tokens\":3000,\"ignore_eos\":true,\"id\":\"job-7\"}");
     struct http_reply r = {0}, other;
     struct buffer line = {0};
-    ck_assert(http_read_head(&h, &r, 5000) && http_read_line(&h, &r, &line, 5000));
+    ck_assert(http_read_head(&h, &r, PATIENCE_MS) && http_read_line(&h, &r, &line, PATIENCE_MS));
     other = post("/generate", "{\"prompt\":[1],\"id\":\"job-7\"}");
     ck_assert_int_eq(other.status, 409);
     ck_assert(http_has(&other, "duplicate-id"));
     http_reply_clear(&other);
     struct http waiting = begin("{\"prompt\":[1,9],\"max_tokens\":30,\"id\":\"job-8\",\"stream\":false}");
-    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_queued", 1, 5000));
+    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_queued", 1, PATIENCE_MS));
     for (int i = 8; i >= 7; i--) {
         char path[40];
         snprintf(path, sizeof path, "/generate/job-%d", i);
@@ -292,10 +300,10 @@ TEST(a_job_is_cancelled_by_its_id)
         ck_assert_int_eq(other.status, 202);
         http_reply_clear(&other);
     }
-    while (http_read_line(&h, &r, &line, 5000))
+    while (http_read_line(&h, &r, &line, PATIENCE_MS))
         continue;
     ck_assert_ptr_nonnull(strstr(line.data, "\"reason\":\"cancelled\""));
-    ck_assert(http_read_reply(&waiting, &r, 5000));
+    ck_assert(http_read_reply(&waiting, &r, PATIENCE_MS));
     ck_assert_int_eq(r.status, 200);
     ck_assert(http_has(&r, "\"reason\":\"cancelled\""));
     http_call(d.address, "DELETE", "/generate/job-7", NULL, NULL, &other);
@@ -309,37 +317,69 @@ TEST(a_job_is_cancelled_by_its_id)
 }
 END
 
+/* Asks; true when the reply came within the time, and not before its least. It must have the status and text, unless a
+ * machine that stood still let the deadline pass in the line. */
+static bool asked_in_time(const char *body, int status, const char *text, double least_ms, double limit_ms)
+{
+    double before = now_ms();
+    struct http_reply r = post("/generate", body);
+    double took = now_ms() - before;
+    bool right = r.status == status && http_has(&r, text);
+    if (!right && (r.status != 503 || !http_has(&r, "queue-timeout")))
+        ck_abort_msg("%s: %d %s, expected %d with %s", body, r.status, r.body.data ? r.body.data : "", status, text);
+    http_reply_clear(&r);
+    printf("note: %s after %.0f ms\n", text, took);
+    return right && took >= least_ms && in_time(took, limit_ms);
+}
+
+/* A job that runs for long. It may itself have waited too long on a machine that stands still. */
+static struct http occupy(void)
+{
+    for (;;) {
+        struct http h = begin("{\"prompt\":[1,9],\"max_tokens\":4000,\"ignore_eos\":true}");
+        struct http_reply r = {0};
+        bool runs = http_read_head(&h, &r, PATIENCE_MS) && r.status == 200;
+        if (!runs)
+            ck_assert_int_eq(r.status, 503);
+        http_reply_clear(&r);
+        if (runs)
+            return h;
+        http_close(&h);
+    }
+}
+
 TEST(deadlines_hold_while_queued_and_while_running)
 {
     static const char *const options[] = {"--tier", "scalar", "--threads", "1", "--max-queue-wait", "0.5", NULL};
+    bool running = false, own = false, queued = false;
     start(model_slow(), options);
-    double before = now_ms();
-    expect("/generate", "{\"prompt\":[1,9],\"max_tokens\":3000,\"ignore_eos\":true,\"deadline_ms\":300,\"stream\":false}", 200,
-           "\"reason\":\"deadline\"");
-    printf("note: deadline of 300 ms kept after %.0f ms\n", now_ms() - before);
-    ck_assert(now_ms() - before < 700 * (suite_sanitized() ? 3 : 1));
-    struct http h = begin("{\"prompt\":[1,9],\"max_tokens\":3000,\"ignore_eos\":true}");
-    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_running", 1, 5000));
-    expect("/generate", "{\"prompt\":[1,9],\"deadline_ms\":200}", 503, "queue-timeout");
-    before = now_ms();
-    expect("/generate", "{\"prompt\":[1,9]}", 503, "queue-timeout");
-    ck_assert(now_ms() - before >= 500);
-    http_close(&h);
+    for (int i = 0; i < ATTEMPTS && !running; i++)
+        running = asked_in_time("{\"prompt\":[1,9],\"max_tokens\":4000,\"ignore_eos\":true,\"deadline_ms\":300,\"stream\":false}",
+                                200, "\"reason\":\"deadline\"", 290, 700);
+    for (int i = 0; i < ATTEMPTS && !(own && queued); i++) { /* without them the wait is that for the job before */
+        struct http h = occupy();
+        own = asked_in_time("{\"prompt\":[1,9],\"deadline_ms\":200}", 503, "queue-timeout", 190, 1000) || own;
+        queued = asked_in_time("{\"prompt\":[1,9]}", 503, "queue-timeout", 490, 1500) || queued;
+        http_close(&h);
+        ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_running", 0, PATIENCE_MS));
+    }
+    ck_assert_msg(running && own && queued, "kept: while running %d, own while queued %d, max_queue_wait %d", running, own,
+                  queued);
     daemon_stop(&d);
 }
 END
 
-TEST(progress_is_told_at_least_once_a_second)
+/* The longest time without a line, of a prefill that tells its progress, and the lines that did. */
+static double longest_gap(size_t n_tokens, int *n_lines)
 {
-    start(model_slow(), slow);
-    char *body = long_prompt_body(suite_sanitized() ? 60 : 200, ",\"max_tokens\":1,\"progress\":true");
+    char *body = long_prompt_body(n_tokens, ",\"max_tokens\":1,\"progress\":true,\"cache_prompt\":false");
     struct http h = begin(body);
     struct http_reply r = {0};
     struct buffer line = {0};
     double last = now_ms(), longest = 0;
     int n = 0, tokens = 0;
-    ck_assert(http_read_head(&h, &r, 60000));
-    while (http_read_line(&h, &r, &line, 60000)) {
+    ck_assert(http_read_head(&h, &r, PATIENCE_MS));
+    while (http_read_line(&h, &r, &line, PATIENCE_MS)) {
         double gap = now_ms() - last;
         longest = gap > longest ? gap : longest;
         last = now_ms();
@@ -349,13 +389,28 @@ TEST(progress_is_told_at_least_once_a_second)
         tokens += !progress;
     }
     printf("note: %d progress lines, longest gap %.0f ms\n", n, longest);
-    ck_assert_int_ge(n, 1);
-    ck_assert(longest < 1000 * (suite_sanitized() ? 3 : 1.5)); /* half a second, and what a busy machine adds */
     ck_assert_ptr_nonnull(strstr(line.data, "\"done\":true"));
     buffer_clear(&line);
     http_reply_clear(&r);
     http_close(&h);
     free(body);
+    *n_lines = n;
+    return longest;
+}
+
+TEST(progress_is_told_at_least_once_a_second)
+{
+    start(model_slow(), slow);
+    size_t n_tokens = suite_sanitized() ? 60 : 200;
+    bool often = false;
+    for (int i = 0; i < ATTEMPTS && !often; i++) {
+        int n_lines;
+        double gap = longest_gap(n_tokens, &n_lines);
+        often = n_lines > 0 && in_time(gap, 1000);
+        if (n_lines == 0 && n_tokens < 3000) /* over before the first was due */
+            n_tokens *= 2;
+    }
+    ck_assert(often);
     daemon_stop(&d);
 }
 END
@@ -431,14 +486,14 @@ TEST(a_value_that_is_not_finite_is_a_problem_first_and_a_cut_later)
     struct http_reply r = {0};
     ck_assert(http_open(&h, d.address));
     ck_assert(http_request(&h, "POST", "/logits", NULL, "{\"prompt\":[1,5,9],\"format\":\"f32\",\"positions\":\"all\"}"));
-    ck_assert(http_read_head(&h, &r, 5000));
+    ck_assert(http_read_head(&h, &r, PATIENCE_MS));
     ck_assert_int_eq(r.status, 200);
     long rows = atol(http_header(&r, "Content-Length"));
-    while (http_read_some(&h, &r, 5000))
+    while (http_read_some(&h, &r, PATIENCE_MS))
         continue;
     ck_assert(!h.body_done);
     ck_assert_int_eq((long)r.body.size, rows / 3 * 2);
-    ck_assert(daemon_logged(&d, "logits-failed", 1000));
+    ck_assert(daemon_logged(&d, "logits-failed", PATIENCE_MS));
     http_reply_clear(&r);
     http_close(&h);
     daemon_stop(&d);
@@ -460,7 +515,7 @@ TEST(a_client_that_stops_reading_is_cut_and_holds_nobody_up)
         ck_assert(http_request(&h, "POST", "/logits", NULL, body));
     double before = now_ms();
     expect("/generate", "{\"prompt\":[1,9],\"max_tokens\":5,\"stream\":false}", 200, NULL);
-    ck_assert(daemon_metric_becomes(&d, "ggufd_connections", 1, 10000)); /* the one that asks */
+    ck_assert(daemon_metric_becomes(&d, "ggufd_connections", 1, PATIENCE_MS)); /* the one that asks */
     printf("note: cut after %.0f ms\n", now_ms() - before);
     http_close(&h);
     free(ids);
@@ -496,7 +551,7 @@ TEST(large_bodies_are_read_off_the_loop_and_give_the_same_ids)
     double count = 0;
     for (int i = 0; i < 4; i++) {
         struct http_reply r = {0};
-        ck_assert(http_read_reply(&h[i], &r, 60000));
+        ck_assert(http_read_reply(&h[i], &r, PATIENCE_MS));
         ck_assert_int_eq(r.status, 200);
         double n = number(strstr(r.body.data, "\"count\""), "count");
         ck_assert(i == 0 || (n <= count && n >= count));

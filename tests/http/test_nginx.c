@@ -124,10 +124,10 @@ TEST(lines_pass_as_they_come_with_stock_buffering)
     start_single(&d, slow);
     ck_assert(http_open(&h, front));
     ck_assert(http_request(&h, "POST", "/generate", NULL, "{\"prompt\":[1,5],\"max_tokens\":40,\"ignore_eos\":true}"));
-    ck_assert(http_read_head(&h, &r, 10000));
+    ck_assert(http_read_head(&h, &r, PATIENCE_MS));
     double first = 0, last = 0;
     int n = 0;
-    for (; http_read_line(&h, &r, &line, 10000); n++) {
+    for (; http_read_line(&h, &r, &line, PATIENCE_MS); n++) {
         last = now_ms();
         first = n == 0 ? last : first;
     }
@@ -181,10 +181,10 @@ TEST(a_client_that_leaves_nginx_cancels_its_job)
     ck_assert(asprintf(&body, "{\"prompt\":%s,\"max_tokens\":2}", ids) > 0);
     ck_assert(http_open(&h, front));
     ck_assert(http_request(&h, "POST", "/generate", NULL, body));
-    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_running", 1, 5000));
+    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_running", 1, PATIENCE_MS));
     double before = now_ms();
     http_close(&h);
-    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_running", 0, 5000));
+    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_running", 0, PATIENCE_MS));
     printf("note: cancelled through nginx in mid-prefill after %.1f ms\n", now_ms() - before);
     ck_assert(now_ms() - before < 250 * (suite_sanitized() ? 4 : 1));
     free(ids);
@@ -229,8 +229,8 @@ static void *stream_on(void *context)
         bool done = false, busy = false;
         if (http_open(&h, front)) {
             http_request(&h, "POST", "/generate", NULL, "{\"prompt\":[1,5,7],\"max_tokens\":12,\"ignore_eos\":true}");
-            if (http_read_head(&h, &r, 30000) && r.status == 200)
-                for (; http_read_line(&h, &r, &line, 30000); lines++)
+            if (http_read_head(&h, &r, PATIENCE_MS) && r.status == 200)
+                for (; http_read_line(&h, &r, &line, PATIENCE_MS); lines++)
                     done = strstr(line.data, "\"done\":true") != NULL;
             busy = r.status == 503;
         }
@@ -260,7 +260,7 @@ TEST(killing_one_of_three_loses_no_request_that_had_not_begun)
     for (int i = 0; i < POOL; i++)
         shares[i] = daemon_metric(&pool[i], "ggufd_requests_total{route=\"/generate\",status=\"200\"}");
     kill(pool[1].pid, SIGKILL);
-    ck_assert_int_eq(daemon_wait(&pool[1], 5000), 128 + SIGKILL);
+    ck_assert_int_eq(daemon_wait(&pool[1], PATIENCE_MS), 128 + SIGKILL);
     int before = n_whole;
     for (double until = now_ms() + 20000; n_whole < before + 30 && now_ms() < until;)
         sleep_ms(20);

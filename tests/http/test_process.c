@@ -60,7 +60,7 @@ TEST(sigterm_ends_an_idle_daemon_at_once)
     struct http idle;
     struct http_reply r = {0};
     ck_assert(http_open(&idle, d.address)); /* a kept connection does not hold it up */
-    ck_assert(http_request(&idle, "GET", "/health", NULL, NULL) && http_read_reply(&idle, &r, 5000));
+    ck_assert(http_request(&idle, "GET", "/health", NULL, NULL) && http_read_reply(&idle, &r, PATIENCE_MS));
     expect_orderly_end("idle", 1000);
     http_reply_clear(&r);
     http_close(&idle);
@@ -74,24 +74,24 @@ TEST(sigterm_lets_a_stream_end_that_fits_the_drain_time)
     struct http h = begin("{\"prompt\":[1,5],\"max_tokens\":40,\"ignore_eos\":true}");
     struct http_reply r = {0};
     struct buffer line = {0};
-    ck_assert(http_read_head(&h, &r, 10000) && http_read_line(&h, &r, &line, 10000));
+    ck_assert(http_read_head(&h, &r, PATIENCE_MS) && http_read_line(&h, &r, &line, PATIENCE_MS));
     struct http late;
     ck_assert(http_open(&late, d.address)); /* connected before, asks afterwards */
     sleep_ms(50);
     kill(d.pid, SIGTERM);
-    ck_assert(daemon_logged(&d, "draining", 3000));
+    ck_assert(daemon_logged(&d, "draining", PATIENCE_MS));
     ck_assert(http_request(&late, "POST", "/generate", NULL, "{\"prompt\":[1]}"));
     struct http_reply refused = {0};
-    ck_assert(http_read_reply(&late, &refused, 5000));
+    ck_assert(http_read_reply(&late, &refused, PATIENCE_MS));
     ck_assert_int_eq(refused.status, 503);
     ck_assert(http_has(&refused, "draining"));
     ck_assert_str_eq(http_header(&refused, "Connection"), "close");
     struct http none;
     ck_assert(!http_open(&none, d.address));
-    while (http_read_line(&h, &r, &line, 20000))
+    while (http_read_line(&h, &r, &line, PATIENCE_MS))
         continue;
     ck_assert_ptr_nonnull(strstr(line.data, "\"reason\":\"length\""));
-    ck_assert_int_eq(daemon_wait(&d, 20000), 0);
+    ck_assert_int_eq(daemon_wait(&d, PATIENCE_MS), 0);
     http_reply_clear(&r);
     http_reply_clear(&refused);
     buffer_clear(&line);
@@ -106,18 +106,18 @@ TEST(sigterm_cuts_what_takes_longer_with_a_last_line)
     struct http h = begin("{\"prompt\":[1,5],\"max_tokens\":3000,\"ignore_eos\":true}");
     struct http_reply r = {0}, waiting = {0};
     struct buffer line = {0};
-    ck_assert(http_read_head(&h, &r, 10000) && http_read_line(&h, &r, &line, 10000));
+    ck_assert(http_read_head(&h, &r, PATIENCE_MS) && http_read_line(&h, &r, &line, PATIENCE_MS));
     struct http queued = begin("{\"prompt\":[1,5],\"max_tokens\":3}");
-    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_queued", 1, 5000));
+    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_queued", 1, PATIENCE_MS));
     double before = now_ms();
     kill(d.pid, SIGTERM);
-    while (http_read_line(&h, &r, &line, 20000))
+    while (http_read_line(&h, &r, &line, PATIENCE_MS))
         continue;
     ck_assert_ptr_nonnull(strstr(line.data, "\"reason\":\"shutdown\""));
-    ck_assert(http_read_reply(&queued, &waiting, 5000));
+    ck_assert(http_read_reply(&queued, &waiting, PATIENCE_MS));
     ck_assert_int_eq(waiting.status, 503);
     ck_assert(http_has(&waiting, "draining"));
-    ck_assert_int_eq(daemon_wait(&d, 10000), 0);
+    ck_assert_int_eq(daemon_wait(&d, PATIENCE_MS), 0);
     printf("note: cut after %.0f ms with a drain timeout of 1 s\n", now_ms() - before);
     ck_assert(now_ms() - before < 2500 * (suite_sanitized() ? 3 : 1));
     http_reply_clear(&r);
@@ -133,10 +133,10 @@ TEST(sigterm_ends_a_prefill_a_full_line_and_a_client_that_does_not_read)
     char *body = long_prompt();
     daemon_start(&d, model_slow(), slow);
     struct http running = begin(body), queued[16];
-    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_running", 1, 5000));
+    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_running", 1, PATIENCE_MS));
     for (int i = 0; i < 16; i++)
         queued[i] = begin(body);
-    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_queued", 16, 5000));
+    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_queued", 16, PATIENCE_MS));
     expect_orderly_end("in mid-prefill with 16 queued", 2500);
     http_close(&running);
     for (int i = 0; i < 16; i++)
@@ -151,7 +151,7 @@ TEST(sigterm_ends_a_prefill_a_full_line_and_a_client_that_does_not_read)
     ck_assert(http_open(&deaf, d.address));
     for (int i = 0; i < 4; i++)
         ck_assert(http_request(&deaf, "POST", "/logits", NULL, body));
-    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_total{route=\"/logits\",reason=\"length\"}", 1, 20000));
+    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_total{route=\"/logits\",reason=\"length\"}", 1, PATIENCE_MS));
     expect_orderly_end("with a client that does not read", 2500);
     http_close(&deaf);
     free(body);
@@ -165,9 +165,9 @@ TEST(a_second_signal_ends_at_once)
     daemon_start(&d, model_slow(), options);
     char *body = long_prompt();
     struct http h = begin(body);
-    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_running", 1, 5000));
+    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_running", 1, PATIENCE_MS));
     kill(d.pid, SIGTERM);
-    ck_assert(daemon_logged(&d, "draining", 3000));
+    ck_assert(daemon_logged(&d, "draining", PATIENCE_MS));
     expect_orderly_end("twice", 1500);
     http_close(&h);
     free(body);
@@ -273,7 +273,7 @@ TEST(a_stuck_engine_shows_in_ready_and_stops_the_watchdog)
     ck_assert(notified("WATCHDOG=1", 2000));
     char *body = long_prompt();
     struct http h = begin(body);
-    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_running", 1, 5000));
+    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_running", 1, PATIENCE_MS));
     pid_t engine = engine_thread_id();
     ck_assert_int_gt(engine, 0);
     sleep_ms(800);
@@ -307,9 +307,9 @@ TEST(a_stuck_engine_shows_in_ready_and_stops_the_watchdog)
     for (before = now_ms(); !daemon_logged(&d, "engine_hangs", 0) && now_ms() - before < 15000;)
         sleep_ms(20);
     printf("note: gave a stuck engine up after %.0f ms\n", now_ms() - before);
-    ck_assert(daemon_logged(&d, "engine_hangs=true", 1000));
+    ck_assert(daemon_logged(&d, "engine_hangs=true", PATIENCE_MS));
     ck_assert_int_eq(waitpid(engine, &status, __WALL), engine); /* the kernel waits until its tracer has seen it end */
-    ck_assert_int_eq(daemon_wait(&d, 5000), 1);
+    ck_assert_int_eq(daemon_wait(&d, PATIENCE_MS), 1);
     http_close(&h);
     free(body);
     close(notify_fd);
@@ -343,7 +343,7 @@ TEST(while_the_model_loads_the_daemon_answers_and_ends_when_told)
         daemon_before_exec = NULL;
         ck_assert(daemon_wait_listening(&d));
         kill(d.pid, SIGHUP); /* a reload now must not tell the manager that the model is there */
-        ck_assert(daemon_logged(&d, "reloaded", 3000));
+        ck_assert(daemon_logged(&d, "reloaded", PATIENCE_MS));
         ck_assert(killed || !notified("READY=1", 200)); /* the first round ends ready */
         ck_assert_int_eq(status_of("/health"), 200);
         ck_assert_int_eq(status_of("/ready"), 503);
@@ -359,13 +359,13 @@ TEST(while_the_model_loads_the_daemon_answers_and_ends_when_told)
         }
         if (killed)
             kill(d.pid, SIGTERM);
-        ck_assert(!killed || daemon_logged(&d, "loading=true", 3000));
+        ck_assert(!killed || daemon_logged(&d, "loading=true", PATIENCE_MS));
         if (killed) {
             ck_assert_int_eq(waitpid((pid_t)thread, &status, __WALL), (int)thread);
-            ck_assert_int_eq(daemon_wait(&d, 3000), 0);
+            ck_assert_int_eq(daemon_wait(&d, PATIENCE_MS), 0);
         } else {
             ptrace(PTRACE_DETACH, (pid_t)thread, 0, 0);
-            ck_assert(daemon_wait_ready(&d, 5000));
+            ck_assert(daemon_wait_ready(&d, PATIENCE_MS));
             daemon_stop(&d);
         }
     }
@@ -448,8 +448,8 @@ END
 TEST(a_refused_model_ends_the_daemon_with_status_2)
 {
     daemon_fork(&d, suite_root("Makefile"), NULL);
-    ck_assert_int_eq(daemon_wait(&d, 5000), 2);
-    ck_assert(daemon_logged(&d, "GGUF", 100));
+    ck_assert_int_eq(daemon_wait(&d, PATIENCE_MS), 2);
+    ck_assert(daemon_logged(&d, "GGUF", PATIENCE_MS));
 }
 END
 

@@ -84,7 +84,7 @@ void daemon_fork(struct daemon *d, const char *model, const char *const *options
 
 bool daemon_wait_listening(struct daemon *d)
 {
-    for (double until = now_ms() + 20000; now_ms() < until; sleep_ms(5)) {
+    for (double until = now_ms() + PATIENCE_MS; now_ms() < until; sleep_ms(5)) {
         int status;
         if (find_address(d))
             return true;
@@ -124,7 +124,7 @@ bool daemon_wait_ready(const struct daemon *d, int timeout_ms)
 
 void daemon_start(struct daemon *d, const char *model, const char *const *options)
 {
-    if (!daemon_spawn(d, model, options) || !daemon_wait_ready(d, 30000)) {
+    if (!daemon_spawn(d, model, options) || !daemon_wait_ready(d, PATIENCE_MS)) {
         show_log(d);
         ck_abort_msg("the daemon does not become ready");
     }
@@ -144,7 +144,7 @@ int daemon_wait(struct daemon *d, int timeout_ms)
 void daemon_stop(struct daemon *d)
 {
     kill(d->pid, SIGTERM);
-    int status = daemon_wait(d, 60000);
+    int status = daemon_wait(d, PATIENCE_MS);
     if (status != 0)
         show_log(d);
     ck_assert_int_eq(status, 0);

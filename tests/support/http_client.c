@@ -11,21 +11,7 @@
 #include <strings.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
-
-double now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
-}
-
-void sleep_ms(double ms)
-{
-    struct timespec t = {(time_t)(ms / 1000), (long)((ms - 1000 * (double)(time_t)(ms / 1000)) * 1e6)};
-    nanosleep(&t, NULL);
-}
 
 bool http_open(struct http *h, const char *address)
 {
@@ -281,7 +267,7 @@ void http_call(const char *address, const char *method, const char *path, const 
         return;
     h.head = strcmp(method, "HEAD") == 0;
     http_request(&h, method, path, headers, body); /* a refusal may come before all of a body was taken */
-    if (!http_read_reply(&h, r, 60000))
+    if (!http_read_reply(&h, r, PATIENCE_MS))
         r->status = 0;
     http_close(&h);
 }

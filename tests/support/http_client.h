@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "engine/base/buffer.h"
+#include "tests/support/patience.h"
 
 struct http {
     int fd;             /* -1: not connected */
@@ -48,8 +49,5 @@ void http_reply_clear(struct http_reply *r);
 const char *http_header(const struct http_reply *r, const char *name);
 /* True when the body holds the text. */
 bool http_has(const struct http_reply *r, const char *text);
-
-double now_ms(void);
-void sleep_ms(double ms);
 
 #endif

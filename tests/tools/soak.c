@@ -59,8 +59,8 @@ static void stream(const char *body, uint64_t leave_after)
     if (!http_open(&h, d.address))
         return;
     http_request(&h, "POST", "/generate", NULL, body);
-    bool answered = leave_after != 1 && http_read_head(&h, &r, 120000);
-    for (uint64_t n = 2; answered && r.status == 200 && n != leave_after && http_read_line(&h, &r, &line, 120000); n++)
+    bool answered = leave_after != 1 && http_read_head(&h, &r, PATIENCE_MS);
+    for (uint64_t n = 2; answered && r.status == 200 && n != leave_after && http_read_line(&h, &r, &line, PATIENCE_MS); n++)
         done = strstr(line.data, "\"done\":true") != NULL;
     if (leave_after)
         atomic_fetch_add(&n_abandoned, 1);
@@ -146,7 +146,7 @@ int main(int argc, char **argv)
     const char *model = argc > 2 && argv[2][0] ? argv[2] : model_tiny();
     const char *options[] = {"--threads", argc > 3 ? argv[3] : "0", "--queue", "4", NULL};
     pthread_t threads[CLIENTS];
-    if (!daemon_spawn(&d, model, options) || !daemon_wait_ready(&d, 60000)) {
+    if (!daemon_spawn(&d, model, options) || !daemon_wait_ready(&d, PATIENCE_MS)) {
         fprintf(stderr, "the daemon does not start\n");
         return 1;
     }
@@ -173,7 +173,7 @@ int main(int argc, char **argv)
     long late = daemon_rss_anon_kb(&d);
     bool grown = late - early > GROWTH_KB && (late - early) * 100 > early * GROWTH_PERCENT;
     kill(d.pid, SIGTERM);
-    int status = daemon_wait(&d, 60000);
+    int status = daemon_wait(&d, PATIENCE_MS);
     printf("exit status %d, anonymous memory %ld kB early, %ld kB at the end: %s\n", status, early, late,
            grown ? "GROWN" : "steady");
     return status != 0 || grown || n_wrong != 0;

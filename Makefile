@@ -27,8 +27,11 @@ LDFLAGS_ALL += -fsanitize=address,undefined
 else ifeq ($(MODE),tsan)
 CFLAGS_ALL += -O1 -fsanitize=thread -fno-omit-frame-pointer
 LDFLAGS_ALL += -fsanitize=thread
+else ifeq ($(MODE),coverage)
+CFLAGS_ALL += -O0 -DINSTRUMENTED
+LDFLAGS_ALL += --coverage -Wl,--wrap=_exit
 else
-$(error MODE=$(MODE): use release, debug, asan or tsan)
+$(error MODE=$(MODE): use release, debug, asan, tsan or coverage)
 endif
 ifneq ($(findstring x86_64,$(shell $(CC) -dumpmachine 2>/dev/null)),)
 CFLAGS_ALL += -fcf-protection
@@ -61,7 +64,7 @@ all: $(BUILD)/ggufd
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
 
-## make [MODE=release|debug|asan|tsan] [CC=gcc|clang]   build build/MODE/ggufd (build/ggufd points to it)
+## make [MODE=release|debug|asan|tsan|coverage] [CC=gcc|clang]   build build/MODE/ggufd (build/ggufd points to it)
 ## make run [MODEL=file.gguf] [ADDRESS=127.0.0.1:8080]   build and serve a model
 ## make test                         all tests, twice: release and with ASan+UBSan
 ## make test-one SUITE=name          one suite in MODE

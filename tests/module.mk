@@ -19,6 +19,21 @@ $(BUILD)/tests/ggufd-faults: $(BUILD)/tests/faults/wrap.o $(call object,daemon/m
 	@$(CC) $(LDFLAGS_ALL) $(LDFLAGS) $$(sh tests/faults/wrapped.sh) -o $@ $^ $(DAEMON_LIBS) -lm
 $(BUILD)/tests/http/test_faults: | $(BUILD)/tests/ggufd-faults
 
+## make coverage                      lines and branches that the tests reach; fails below the limits in tests/coverage
+.PHONY: coverage
+coverage: deps
+	@sh tests/deps.sh python3
+	@$(MAKE) --no-print-directory -j$(JOBS) MODE=coverage CC=gcc test-build
+	@sh tests/coverage/run.sh $(filter-out %/test_neon.c,$(SUITE_SOURCES))
+
+ifeq ($(MODE),coverage)
+$(SUITES) $(TOOLS) $(BENCHES) $(BUILD)/ggufd $(BUILD)/tests/ggufd-faults: $(BUILD)/tests/coverage/exit.o
+# Counters of threads must not lose each other's increments: branches would come out negative.
+$(call object,$(SOURCES)): CFLAGS_ALL += --coverage -fprofile-update=atomic
+# Kernels unoptimized and with counters that threads share take minutes.
+$(call object,$(wildcard engine/quant/*.c engine/ops/*.c)): CFLAGS_ALL += -O1 -fprofile-update=single
+endif
+
 ## make fuzz [FUZZ_SECONDS=60] [FUZZ=name]   libFuzzer with ASan and UBSan over tests/fuzz/fuzz_NAME.c (needs clang)
 FUZZ_SECONDS ?= 60
 FUZZ_CFLAGS = $(CFLAGS_ALL) -O1 -fno-omit-frame-pointer -fno-sanitize-recover=undefined

@@ -36,6 +36,13 @@ __attribute__((constructor)) static void map_faults(void)
         faults = p;
 }
 
+/* What runs behind main is not the daemon's. */
+void faults_end(void);
+__attribute__((destructor)) void faults_end(void)
+{
+    faults = NULL;
+}
+
 /* True for the call that is to fail; it then has the errno. */
 static bool fails(const char *function, const void *caller, int error)
 {

@@ -55,7 +55,7 @@ int suite_main(const char *name, const struct suite_test *tests, size_t n)
 
 bool suite_sanitized(void)
 {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(SANITIZED)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(SANITIZED) || defined(INSTRUMENTED)
     return true;
 #else
     return false;

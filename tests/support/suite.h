@@ -46,7 +46,7 @@ const char *suite_root(const char *relative);
 char *suite_read(const char *path, size_t *size);
 /* A fresh temporary directory, removed when the process that made it exits. */
 const char *suite_tmp(void);
-/* True under ASan or TSan: for sizes of random tests. */
+/* True under ASan or TSan and when coverage is counted: for sizes of random tests. */
 bool suite_sanitized(void);
 
 #endif

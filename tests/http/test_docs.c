@@ -157,7 +157,7 @@ TEST(the_demonstration_refuses_an_address_where_something_answers)
     if (system("command -v curl >/dev/null") != 0)
         SKIP("curl is missing");
     daemon_start(&d, model_tiny(), NULL);
-    snprintf(command, sizeof command, "ADDRESS=%s timeout 20 sh %s false 2>&1 | grep -q 'answers at'", d.address,
+    snprintf(command, sizeof command, "ADDRESS=%s timeout 120 sh %s false 2>&1 | grep -q 'answers at'", d.address,
              suite_root("tests/serve.sh"));
     ck_assert_int_eq(system(command), 0);
     daemon_stop(&d);

@@ -261,7 +261,7 @@ static const char *body_of(size_t i)
 /* A job whose reply was lost may still be about to end, and holds its id until then. */
 static void ask(size_t i, struct http_reply *r)
 {
-    double until = now_ms() + 5000;
+    double until = now_ms() + PATIENCE_MS;
     for (bool again = false; !again || (r->status == 409 && now_ms() < until); again = true) {
         if (again)
             http_reply_clear(r);
@@ -361,6 +361,17 @@ TEST(each_call_of_a_request_may_fail)
 }
 END
 
+/* Events in the log that end a reload; requests may be logged at any time. */
+static unsigned count_reloads(const char *log_file)
+{
+    unsigned n = 0;
+    char *text = suite_read(log_file, NULL);
+    for (const char *at = text; at && (at = strstr(at, " reload")) != NULL; at++)
+        n++;
+    free(text);
+    return n;
+}
+
 /* Reading the keys again must never open the door, whatever fails. */
 TEST(each_call_of_a_reload_may_fail)
 {
@@ -375,14 +386,12 @@ TEST(each_call_of_a_reload_may_fail)
     start(&d, options);
     ck_assert_int_eq(wait_for_outcome(&d), -1);
     for (bool failed = true; failed; n++) {
-        size_t before = 0;
-        free(suite_read(log_file, &before));
+        unsigned before = count_reloads(log_file);
         arm(n);
         kill(d.pid, SIGHUP);
-        size_t size = before;
-        for (double until = now_ms() + 10000; size == before && !atomic_load(&faults->failed) && now_ms() < until;
-             sleep_ms(1))
-            free(suite_read(log_file, &size));
+        for (double until = now_ms() + PATIENCE_MS;
+             count_reloads(log_file) == before && !atomic_load(&faults->failed) && now_ms() < until; sleep_ms(1))
+            continue;
         failed = disarm();
         if (status_of("POST", "/tokenize", NULL, "{\"content\":\"a\"}") == 200)
             fail_test(&d, "serves without a key");
@@ -435,9 +444,13 @@ TEST(without_descriptors_idle_connections_make_room)
     if (status_of("POST", "/generate", NULL, "{\"prompt\":\"a\",\"max_tokens\":2}") != 200)
         fail_test(&d, "the last client is not served");
     ck_assert_int_eq(status_of("GET", "/health", NULL, NULL), 200);
-    double before = daemon_cpu_ms(&d), begin = now_ms();
-    sleep_ms(1000);
-    ck_assert_double_lt(daemon_cpu_ms(&d) - before, (now_ms() - begin) / 2);
+    double share = 1;
+    for (int i = 0; i < ATTEMPTS && share >= 0.5; i++) {
+        double before = daemon_cpu_ms(&d), begin = now_ms();
+        sleep_ms(1000);
+        share = (daemon_cpu_ms(&d) - before) / (now_ms() - begin);
+    }
+    ck_assert_double_lt(share, 0.5);
     for (int i = 0; i < CLIENTS; i++)
         http_close(&clients[i]);
     ck_assert_int_eq(status_of("GET", "/health", NULL, NULL), 200);

@@ -91,7 +91,7 @@ END
 
 TEST(bodies_have_a_limit_however_they_are_sent)
 {
-    static const char *const options[] = {"--max-body", "10000", NULL};
+    static const char *const options[] = {"--max-body", "10000", "--body-timeout", "600", NULL};
     start(options);
     struct http h;
     struct http_reply r = {0};
@@ -120,10 +120,8 @@ TEST(bodies_have_a_limit_however_they_are_sent)
 
     ck_assert(http_open(&h, d.address)); /* Expect: refused before the body is sent */
     ck_assert(http_text(&h, "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 300000\r\nExpect: 100-continue\r\n\r\n"));
-    double before = now_ms();
     ck_assert(http_read_reply(&h, &r, PATIENCE_MS));
     ck_assert_int_eq(r.status, 413);
-    ck_assert(now_ms() - before < 1000);
     http_close(&h);
     ck_assert(http_open(&h, d.address)); /* and a welcome one is invited at once */
     ck_assert(http_text(&h, "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 16\r\nExpect: 100-continue\r\n\r\n"));
@@ -171,6 +169,20 @@ TEST(headers_have_a_limit)
 }
 END
 
+/* Begins a request and goes on with a byte now and then, which does not extend the time; returns ms until the end. */
+static double time_of_phase(const char *beginning, bool goes_on)
+{
+    struct http h;
+    double before = now_ms();
+    ck_assert(http_open(&h, d.address));
+    ck_assert(http_text(&h, beginning));
+    while (now_ms() - before < PATIENCE_MS && !http_is_closed(&h, 50))
+        if (goes_on)
+            http_text(&h, "x");
+    http_close(&h);
+    return now_ms() - before;
+}
+
 TEST(slow_senders_are_disconnected)
 {
     static const char *const options[] = {"--header-timeout", "0.5", "--body-timeout", "0.6", "--keepalive-timeout",
@@ -183,39 +195,45 @@ TEST(slow_senders_are_disconnected)
         "GET /health HTTP/1.1\r\nHost: a\r\n\r\n",
     };
     for (size_t i = 0; i < 4; i++) {
-        struct http h;
-        ck_assert(http_open(&h, d.address));
-        ck_assert(http_text(&h, beginnings[i]));
-        double before = now_ms();
-        while (now_ms() - before < 2500 && !http_is_closed(&h, 50))
-            if (i == 1 || i == 2)
-                http_text(&h, "x"); /* a byte now and then does not extend the time */
-        double took = now_ms() - before;
-        printf("note: phase %zu ended after %.0f ms\n", i, took);
-        ck_assert(took > 400 && took < 1500 * (suite_sanitized() ? 2 : 1));
-        http_close(&h);
+        bool kept = false;
+        for (int k = 0; k < ATTEMPTS && !kept; k++) { /* the least of the defaults is 10 s */
+            double took = time_of_phase(beginnings[i], i == 1 || i == 2);
+            printf("note: phase %zu ended after %.0f ms\n", i, took);
+            kept = took > 400 && in_time(took, 2000);
+        }
+        ck_assert_msg(kept, "phase %zu", i);
     }
     daemon_stop(&d);
 }
 END
 
-/* What a client sent while the machine slept is still read: its time did not go by. */
-TEST(a_daemon_that_was_stopped_forgives_the_time)
+/* Stops the daemon while a connection has said nothing yet, for longer than it may. 0: it was too late for that. */
+static int status_after_a_stop(void)
 {
-    static const char *const options[] = {"--header-timeout", "0.5", NULL};
     struct http h;
     struct http_reply r = {0};
-    start(options);
     ck_assert(http_open(&h, d.address));
     ck_assert(daemon_metric_becomes(&d, "ggufd_connections", 2, PATIENCE_MS));
     kill(d.pid, SIGSTOP);
-    ck_assert(http_request(&h, "GET", "/health", NULL, NULL));
+    http_request(&h, "GET", "/health", NULL, NULL);
     sleep_ms(1700);
     kill(d.pid, SIGCONT);
-    ck_assert(http_read_reply(&h, &r, PATIENCE_MS));
-    ck_assert_int_eq(r.status, 200);
+    http_read_reply(&h, &r, PATIENCE_MS);
+    int status = r.status;
     http_reply_clear(&r);
     http_close(&h);
+    return status;
+}
+
+/* What a client sent while the machine slept is still read: its time did not go by. */
+TEST(a_daemon_that_was_stopped_forgives_the_time)
+{
+    static const char *const options[] = {"--header-timeout", "1", NULL};
+    int status = 0;
+    start(options);
+    for (int i = 0; i < ATTEMPTS && status == 0; i++)
+        status = status_after_a_stop();
+    ck_assert_int_eq(status, 200);
     daemon_stop(&d);
 }
 END
@@ -363,14 +381,15 @@ TEST(a_half_close_cancels_on_tcp_only)
 {
     char unix_at[128];
     snprintf(unix_at, sizeof unix_at, "unix:%s/half", suite_tmp());
-    const char *options[] = {"--listen", "127.0.0.1:0", "--listen", unix_at, NULL};
-    start(options);
+    const char *options[] = {"--listen", "127.0.0.1:0", "--listen", unix_at, "--tier", "scalar", "--threads", "1", NULL};
+    daemon_start(&d, model_slow(), options);
     for (int local = 0; local < 2; local++) {
         struct http h;
         struct http_reply r = {0};
         ck_assert(http_open(&h, local ? unix_at : d.address));
         ck_assert(http_request(&h, "POST", "/generate", NULL,
-                               "{\"prompt\":[1,5],\"max_tokens\":300,\"ignore_eos\":true,\"stream\":false}"));
+                               local ? "{\"prompt\":[1,5],\"max_tokens\":50,\"ignore_eos\":true,\"stream\":false}"
+                                     : "{\"prompt\":[1,5],\"max_tokens\":4000,\"ignore_eos\":true,\"stream\":false}"));
         shutdown(h.fd, SHUT_WR);
         bool answered = http_read_reply(&h, &r, PATIENCE_MS);
         ck_assert_int_eq(answered, local);

@@ -1,5 +1,4 @@
 /* The configurations of docs/nginx.md under a real nginx, as they stand there. */
-#include <arpa/inet.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -7,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,7 +13,7 @@
 #include "tests/support/suite.h"
 
 static pid_t nginx;
-static char front[64]; /* nginx's address */
+static char front[128]; /* nginx's address: a path, which nobody else can be quicker to have */
 
 static const char *find_nginx(void)
 {
@@ -24,18 +22,6 @@ static const char *find_nginx(void)
         if (access(paths[i], X_OK) == 0)
             return paths[i];
     return NULL;
-}
-
-static unsigned free_port(void)
-{
-    struct sockaddr_in a = {.sin_family = AF_INET};
-    socklen_t size = sizeof a;
-    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    ck_assert_int_eq(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
-    getsockname(fd, (struct sockaddr *)&a, &size);
-    close(fd);
-    return ntohs(a.sin_port);
 }
 
 /* The n-th ```nginx block of the page. */
@@ -65,9 +51,8 @@ static char *replace(char *text, const char *from, const char *to)
 
 static void start_nginx(char *servers)
 {
-    char path[128], listen_at[64];
-    unsigned port = free_port();
-    snprintf(front, sizeof front, "127.0.0.1:%u", port);
+    char path[128], listen_at[160];
+    snprintf(front, sizeof front, "unix:%s/front.sock", suite_tmp());
     snprintf(listen_at, sizeof listen_at, "listen %s;", front);
     servers = replace(servers, "listen 80;", listen_at);
     snprintf(path, sizeof path, "%s/nginx.conf", suite_tmp());
@@ -85,7 +70,7 @@ static void start_nginx(char *servers)
         _exit(127);
     }
     struct http h;
-    for (double until = now_ms() + 5000; now_ms() < until; sleep_ms(10))
+    for (double until = now_ms() + PATIENCE_MS; now_ms() < until && waitpid(nginx, NULL, WNOHANG) == 0; sleep_ms(10))
         if (http_open(&h, front)) {
             http_close(&h);
             return;
@@ -113,31 +98,37 @@ static void start_single(struct daemon *d, const char *const *options)
     start_nginx(replace(block(0), "unix:/run/ggufd/ggufd.sock", unix_at));
 }
 
-TEST(lines_pass_as_they_come_with_stock_buffering)
+/* 41 lines fit a buffer of nginx: if it kept them, the first would come when the daemon has ended the job. */
+static bool first_line_comes_while_others_are_made(const struct daemon *d)
 {
-    struct daemon d;
     struct http h;
     struct http_reply r = {0};
     struct buffer line = {0};
-    if (!find_nginx())
-        SKIP("nginx is not installed");
-    start_single(&d, slow);
     ck_assert(http_open(&h, front));
     ck_assert(http_request(&h, "POST", "/generate", NULL, "{\"prompt\":[1,5],\"max_tokens\":40,\"ignore_eos\":true}"));
-    ck_assert(http_read_head(&h, &r, PATIENCE_MS));
-    double first = 0, last = 0;
-    int n = 0;
-    for (; http_read_line(&h, &r, &line, PATIENCE_MS); n++) {
-        last = now_ms();
-        first = n == 0 ? last : first;
-    }
-    printf("note: %d lines over %.0f ms through nginx\n", n, last - first);
+    ck_assert(http_read_head(&h, &r, PATIENCE_MS) && http_read_line(&h, &r, &line, PATIENCE_MS));
+    bool running = daemon_metric(d, "ggufd_jobs_running") > 0;
+    int n = 1;
+    for (; http_read_line(&h, &r, &line, PATIENCE_MS); n++)
+        continue;
     ck_assert_int_eq(n, 41);
-    ck_assert(last - first > 20);
     ck_assert_ptr_nonnull(strstr(line.data, "\"done\":true"));
     buffer_clear(&line);
     http_reply_clear(&r);
     http_close(&h);
+    return running;
+}
+
+TEST(lines_pass_as_they_come_with_stock_buffering)
+{
+    struct daemon d;
+    if (!find_nginx())
+        SKIP("nginx is not installed");
+    start_single(&d, slow);
+    bool seen = false;
+    for (int i = 0; i < 10 * ATTEMPTS && !seen; i++)
+        seen = first_line_comes_while_others_are_made(&d);
+    ck_assert(seen);
     stop_nginx();
     daemon_stop(&d);
 }
@@ -172,21 +163,28 @@ END
 
 TEST(a_client_that_leaves_nginx_cancels_its_job)
 {
+    static const char n_cancelled[] = "ggufd_jobs_total{route=\"/generate\",reason=\"cancelled\"}";
     struct daemon d;
-    struct http h;
     if (!find_nginx())
         SKIP("nginx is not installed");
     start_single(&d, slow);
     char *ids = prompt_of_ids(3000), *body = NULL;
-    ck_assert(asprintf(&body, "{\"prompt\":%s,\"max_tokens\":2}", ids) > 0);
-    ck_assert(http_open(&h, front));
-    ck_assert(http_request(&h, "POST", "/generate", NULL, body));
-    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_running", 1, PATIENCE_MS));
-    double before = now_ms();
-    http_close(&h);
-    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_running", 0, PATIENCE_MS));
-    printf("note: cancelled through nginx in mid-prefill after %.1f ms\n", now_ms() - before);
-    ck_assert(now_ms() - before < 250 * (suite_sanitized() ? 4 : 1));
+    ck_assert(asprintf(&body, "{\"prompt\":%s,\"max_tokens\":2,\"cache_prompt\":false}", ids) > 0);
+    bool quick = false;
+    for (int i = 0; i < ATTEMPTS && !quick; i++) {
+        struct http h;
+        ck_assert(http_open(&h, front));
+        ck_assert(http_request(&h, "POST", "/generate", NULL, body));
+        ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_running", 1, PATIENCE_MS));
+        double before = now_ms();
+        http_close(&h);
+        ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_running", 0, PATIENCE_MS));
+        double took = now_ms() - before;
+        printf("note: cancelled through nginx in mid-prefill after %.1f ms\n", took);
+        quick = in_time(took, 250);
+        ck_assert(daemon_metric_becomes(&d, n_cancelled, i + 1, PATIENCE_MS));
+    }
+    ck_assert(quick);
     free(ids);
     free(body);
     stop_nginx();
@@ -254,15 +252,16 @@ TEST(killing_one_of_three_loses_no_request_that_had_not_begun)
     start_nginx(pool_configuration(0));
     for (int i = 0; i < CLIENTS; i++)
         pthread_create(&threads[i], NULL, stream_on, NULL);
-    for (double until = now_ms() + 20000; n_whole < 30 && now_ms() < until;)
+    double shares[POOL] = {0}, until = now_ms() + PATIENCE_MS;
+    while ((n_whole < 30 || shares[0] < 3 || shares[1] < 3 || shares[2] < 3) && now_ms() < until) {
         sleep_ms(20);
-    double shares[POOL];
-    for (int i = 0; i < POOL; i++)
-        shares[i] = daemon_metric(&pool[i], "ggufd_requests_total{route=\"/generate\",status=\"200\"}");
+        for (int i = 0; i < POOL; i++)
+            shares[i] = daemon_metric(&pool[i], "ggufd_requests_total{route=\"/generate\",status=\"200\"}");
+    }
     kill(pool[1].pid, SIGKILL);
     ck_assert_int_eq(daemon_wait(&pool[1], PATIENCE_MS), 128 + SIGKILL);
     int before = n_whole;
-    for (double until = now_ms() + 20000; n_whole < before + 30 && now_ms() < until;)
+    for (until = now_ms() + PATIENCE_MS; n_whole < before + 30 && now_ms() < until;)
         sleep_ms(20);
     atomic_store(&stop, true);
     for (int i = 0; i < CLIENTS; i++)
@@ -272,6 +271,7 @@ TEST(killing_one_of_three_loses_no_request_that_had_not_begun)
     ck_assert_int_eq(n_lost, 0);
     ck_assert_int_eq(n_busy, 0);
     ck_assert_int_le(n_broken, CLIENTS);
+    ck_assert_int_ge(n_whole, before + 30);
     for (int i = 0; i < POOL; i++)
         ck_assert(shares[i] >= 3);
     stop_nginx();

@@ -18,6 +18,9 @@
 
 static struct daemon d;
 static const char *const slow[] = {"--tier", "scalar", "--threads", "1", "--batch", "32", "--drain-timeout", "1", NULL};
+/* Whoever waits for one of these is given up by the test. */
+#define FAR "600"
+_Static_assert(BEYOND_PATIENCE_S == 600, "FAR");
 
 static int status_of(const char *path)
 {
@@ -36,74 +39,96 @@ static struct http begin(const char *body)
     return h;
 }
 
+/* Prefill of many seconds, then more of decode. */
 static char *long_prompt(void)
 {
-    char *ids = prompt_of_ids(3500), *body = NULL;
-    ck_assert(asprintf(&body, "{\"prompt\":%s,\"max_tokens\":2}", ids) > 0);
+    char *ids = prompt_of_ids(3000), *body = NULL;
+    ck_assert(asprintf(&body, "{\"prompt\":%s,\"max_tokens\":1000,\"ignore_eos\":true}", ids) > 0);
     free(ids);
     return body;
 }
 
-/* SIGTERM, then the exit status within the time. */
-static void expect_orderly_end(const char *state, int within_ms)
+/* SIGTERM, then the exit status. */
+static void expect_orderly_end(const char *state)
 {
     double before = now_ms();
     kill(d.pid, SIGTERM);
-    int status = daemon_wait(&d, within_ms * (suite_sanitized() ? 3 : 1));
+    int status = daemon_wait(&d, PATIENCE_MS);
     printf("note: SIGTERM %s: status %d after %.0f ms\n", state, status, now_ms() - before);
     ck_assert_int_eq(status, 0);
 }
 
+/* Reads what the shutdown left of a reply: a job that ran to its end was waited for. */
+static void expect_cut(struct http *h, const char *text)
+{
+    struct http_reply r = {0};
+    http_read_reply(h, &r, PATIENCE_MS);
+    if (http_has(&r, "\"reason\":\"length\"") || (text && !http_has(&r, text)))
+        ck_abort_msg("%d %s", r.status, r.body.data ? r.body.data : "");
+    http_reply_clear(&r);
+    http_close(h);
+}
+
 TEST(sigterm_ends_an_idle_daemon_at_once)
 {
-    daemon_start(&d, model_tiny(), NULL);
+    daemon_start(&d, model_tiny(), (const char *[]){"--drain-timeout", FAR, "--keepalive-timeout", FAR, NULL});
     struct http idle;
     struct http_reply r = {0};
     ck_assert(http_open(&idle, d.address)); /* a kept connection does not hold it up */
     ck_assert(http_request(&idle, "GET", "/health", NULL, NULL) && http_read_reply(&idle, &r, PATIENCE_MS));
-    expect_orderly_end("idle", 1000);
+    expect_orderly_end("idle");
     http_reply_clear(&r);
     http_close(&idle);
 }
 END
 
-TEST(sigterm_lets_a_stream_end_that_fits_the_drain_time)
+/* A stream of so many tokens and SIGTERM in its middle: true when it was in its middle. */
+static bool drain_a_stream(int n_tokens)
 {
-    static const char *const options[] = {"--tier", "scalar", "--threads", "1", NULL};
-    daemon_start(&d, model_slow(), options);
-    struct http h = begin("{\"prompt\":[1,5],\"max_tokens\":40,\"ignore_eos\":true}");
-    struct http_reply r = {0};
+    char body[100];
+    daemon_start(&d, model_slow(), (const char *[]){"--tier", "scalar", "--threads", "1", "--drain-timeout", FAR, NULL});
+    snprintf(body, sizeof body, "{\"prompt\":[1,5],\"max_tokens\":%d,\"ignore_eos\":true}", n_tokens);
+    struct http h = begin(body), late, none;
+    struct http_reply r = {0}, refused = {0};
     struct buffer line = {0};
     ck_assert(http_read_head(&h, &r, PATIENCE_MS) && http_read_line(&h, &r, &line, PATIENCE_MS));
-    struct http late;
-    ck_assert(http_open(&late, d.address)); /* connected before, asks afterwards */
-    sleep_ms(50);
+    ck_assert(http_open(&late, d.address)); /* connected and accepted before, asks afterwards */
+    ck_assert(http_request(&late, "GET", "/health", NULL, NULL) && http_read_reply(&late, &refused, PATIENCE_MS));
     kill(d.pid, SIGTERM);
     ck_assert(daemon_logged(&d, "draining", PATIENCE_MS));
-    ck_assert(http_request(&late, "POST", "/generate", NULL, "{\"prompt\":[1]}"));
-    struct http_reply refused = {0};
-    ck_assert(http_read_reply(&late, &refused, PATIENCE_MS));
-    ck_assert_int_eq(refused.status, 503);
-    ck_assert(http_has(&refused, "draining"));
-    ck_assert_str_eq(http_header(&refused, "Connection"), "close");
-    struct http none;
+    http_request(&late, "POST", "/generate", NULL, "{\"prompt\":[1]}");
+    bool answered = http_read_reply(&late, &refused, PATIENCE_MS);
     ck_assert(!http_open(&none, d.address));
     while (http_read_line(&h, &r, &line, PATIENCE_MS))
         continue;
     ck_assert_ptr_nonnull(strstr(line.data, "\"reason\":\"length\""));
     ck_assert_int_eq(daemon_wait(&d, PATIENCE_MS), 0);
+    if (answered) {
+        ck_assert_int_eq(refused.status, 503);
+        ck_assert(http_has(&refused, "draining"));
+        ck_assert_str_eq(http_header(&refused, "Connection"), "close");
+    }
     http_reply_clear(&r);
     http_reply_clear(&refused);
     buffer_clear(&line);
     http_close(&h);
     http_close(&late);
+    return answered;
+}
+
+TEST(sigterm_lets_a_stream_end_that_fits_the_drain_time)
+{
+    bool answered = false; /* not when the stream ended, and the daemon with it, before the late request */
+    for (int n_tokens = 100; !answered && n_tokens < 4000; n_tokens *= 3)
+        answered = drain_a_stream(n_tokens);
+    ck_assert(answered);
 }
 END
 
 TEST(sigterm_cuts_what_takes_longer_with_a_last_line)
 {
     daemon_start(&d, model_slow(), slow);
-    struct http h = begin("{\"prompt\":[1,5],\"max_tokens\":3000,\"ignore_eos\":true}");
+    struct http h = begin("{\"prompt\":[1,5],\"max_tokens\":4000,\"ignore_eos\":true}");
     struct http_reply r = {0}, waiting = {0};
     struct buffer line = {0};
     ck_assert(http_read_head(&h, &r, PATIENCE_MS) && http_read_line(&h, &r, &line, PATIENCE_MS));
@@ -119,7 +144,6 @@ TEST(sigterm_cuts_what_takes_longer_with_a_last_line)
     ck_assert(http_has(&waiting, "draining"));
     ck_assert_int_eq(daemon_wait(&d, PATIENCE_MS), 0);
     printf("note: cut after %.0f ms with a drain timeout of 1 s\n", now_ms() - before);
-    ck_assert(now_ms() - before < 2500 * (suite_sanitized() ? 3 : 1));
     http_reply_clear(&r);
     http_reply_clear(&waiting);
     buffer_clear(&line);
@@ -137,13 +161,13 @@ TEST(sigterm_ends_a_prefill_a_full_line_and_a_client_that_does_not_read)
     for (int i = 0; i < 16; i++)
         queued[i] = begin(body);
     ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_queued", 16, PATIENCE_MS));
-    expect_orderly_end("in mid-prefill with 16 queued", 2500);
-    http_close(&running);
+    expect_orderly_end("in mid-prefill with 16 queued");
+    expect_cut(&running, "\"reason\":\"shutdown\"");
     for (int i = 0; i < 16; i++)
-        http_close(&queued[i]);
+        expect_cut(&queued[i], "draining");
     free(body);
 
-    static const char *const options[] = {"--drain-timeout", "1", "--write-timeout", "30", NULL};
+    static const char *const options[] = {"--drain-timeout", "1", "--write-timeout", FAR, NULL};
     char *ids = prompt_of_ids(512);
     ck_assert(asprintf(&body, "{\"prompt\":%s,\"top\":100,\"positions\":\"all\"}", ids) > 0);
     daemon_start(&d, model_tiny(), options);
@@ -152,7 +176,7 @@ TEST(sigterm_ends_a_prefill_a_full_line_and_a_client_that_does_not_read)
     for (int i = 0; i < 4; i++)
         ck_assert(http_request(&deaf, "POST", "/logits", NULL, body));
     ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_total{route=\"/logits\",reason=\"length\"}", 1, PATIENCE_MS));
-    expect_orderly_end("with a client that does not read", 2500);
+    expect_orderly_end("with a client that does not read");
     http_close(&deaf);
     free(body);
     free(ids);
@@ -161,15 +185,15 @@ END
 
 TEST(a_second_signal_ends_at_once)
 {
-    static const char *const options[] = {"--tier", "scalar", "--threads", "1", "--drain-timeout", "600", NULL};
+    static const char *const options[] = {"--tier", "scalar", "--threads", "1", "--drain-timeout", FAR, NULL};
     daemon_start(&d, model_slow(), options);
     char *body = long_prompt();
     struct http h = begin(body);
     ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_running", 1, PATIENCE_MS));
     kill(d.pid, SIGTERM);
     ck_assert(daemon_logged(&d, "draining", PATIENCE_MS));
-    expect_orderly_end("twice", 1500);
-    http_close(&h);
+    expect_orderly_end("twice");
+    expect_cut(&h, NULL);
     free(body);
 }
 END
@@ -195,20 +219,33 @@ static void open_notify(void)
     export_notify(); /* the child inherits it */
 }
 
-/* Messages until one holds the text, or the time is over. */
-static bool notified(const char *text, int timeout_ms)
+/* The messages that have come, until one holds the text. */
+static bool notified(const char *text)
 {
     char message[1024];
-    for (double until = now_ms() + timeout_ms; now_ms() < until;) {
-        struct timeval t = {0, 50000};
-        setsockopt(notify_fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t);
-        ssize_t n = recv(notify_fd, message, sizeof message - 1, 0);
+    for (;;) {
+        ssize_t n = recv(notify_fd, message, sizeof message - 1, MSG_DONTWAIT);
         if (n <= 0)
-            continue;
+            return false;
         message[n] = 0;
         if (strstr(message, text))
             return true;
     }
+}
+
+static bool becomes_notified(const char *text)
+{
+    for (double until = now_ms() + PATIENCE_MS; now_ms() < until; sleep_ms(5))
+        if (notified(text))
+            return true;
+    return false;
+}
+
+static bool ready_becomes(int status)
+{
+    for (double until = now_ms() + PATIENCE_MS; now_ms() < until; sleep_ms(5))
+        if (status_of("/ready") == status)
+            return true;
     return false;
 }
 
@@ -269,15 +306,18 @@ TEST(a_stuck_engine_shows_in_ready_and_stops_the_watchdog)
                                           "--drain-timeout", "0.2", NULL};
     open_notify();
     daemon_start(&d, model_slow(), options);
-    ck_assert(notified("READY=1", 5000));
-    ck_assert(notified("WATCHDOG=1", 2000));
+    ck_assert(becomes_notified("READY=1"));
+    ck_assert(becomes_notified("WATCHDOG=1"));
     char *body = long_prompt();
     struct http h = begin(body);
     ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_running", 1, PATIENCE_MS));
     pid_t engine = engine_thread_id();
     ck_assert_int_gt(engine, 0);
-    sleep_ms(800);
-    ck_assert_int_eq(status_of("/ready"), 200); /* a long prefill is no stall */
+    double before = daemon_cpu_ms(&d);
+    while (daemon_cpu_ms(&d) < before + 800)
+        sleep_ms(10);
+    ck_assert(ready_becomes(200)); /* a long prefill is no stall, even if a machine that stood still looked like one */
+    ck_assert(daemon_metric(&d, "ggufd_jobs_running") > 0);
     if (ptrace(PTRACE_SEIZE, engine, 0, 0) || ptrace(PTRACE_INTERRUPT, engine, 0, 0)) {
         http_close(&h);
         free(body);
@@ -286,28 +326,26 @@ TEST(a_stuck_engine_shows_in_ready_and_stops_the_watchdog)
     }
     int status;
     ck_assert_int_eq(waitpid(engine, &status, __WALL), engine);
-    double before = now_ms();
-    while (status_of("/ready") == 200 && now_ms() - before < 5000)
-        sleep_ms(20);
+    before = now_ms();
+    ck_assert(ready_becomes(503));
     printf("note: stalled after %.0f ms (stall_timeout 500 ms)\n", now_ms() - before);
     ck_assert_int_eq(status_of("/ready"), 503);
     ck_assert_int_eq(status_of("/health"), 200);
-    while (notified("WATCHDOG=1", 1)) /* what was sent before */
+    while (notified("WATCHDOG=1")) /* what was sent before */
         continue;
-    ck_assert(!notified("WATCHDOG=1", 1000));
+    sleep_ms(1000); /* five intervals */
+    ck_assert(!notified("WATCHDOG=1"));
     ptrace(PTRACE_CONT, engine, 0, 0);
-    ck_assert(notified("WATCHDOG=1", 2000));
-    ck_assert_int_eq(status_of("/ready"), 200);
+    ck_assert(becomes_notified("WATCHDOG=1"));
+    ck_assert(ready_becomes(200));
 
     ptrace(PTRACE_INTERRUPT, engine, 0, 0); /* and SIGTERM does not wait for it for ever */
     ck_assert_int_eq(waitpid(engine, &status, __WALL), engine);
     before = now_ms();
     kill(d.pid, SIGTERM);
-    ck_assert(notified("STOPPING=1", 3000));
-    for (before = now_ms(); !daemon_logged(&d, "engine_hangs", 0) && now_ms() - before < 15000;)
-        sleep_ms(20);
-    printf("note: gave a stuck engine up after %.0f ms\n", now_ms() - before);
+    ck_assert(becomes_notified("STOPPING=1"));
     ck_assert(daemon_logged(&d, "engine_hangs=true", PATIENCE_MS));
+    printf("note: gave a stuck engine up after %.0f ms\n", now_ms() - before);
     ck_assert_int_eq(waitpid(engine, &status, __WALL), engine); /* the kernel waits until its tracer has seen it end */
     ck_assert_int_eq(daemon_wait(&d, PATIENCE_MS), 1);
     http_close(&h);
@@ -344,7 +382,7 @@ TEST(while_the_model_loads_the_daemon_answers_and_ends_when_told)
         ck_assert(daemon_wait_listening(&d));
         kill(d.pid, SIGHUP); /* a reload now must not tell the manager that the model is there */
         ck_assert(daemon_logged(&d, "reloaded", PATIENCE_MS));
-        ck_assert(killed || !notified("READY=1", 200)); /* the first round ends ready */
+        ck_assert(killed || !notified("READY=1")); /* the first round ends ready */
         ck_assert_int_eq(status_of("/health"), 200);
         ck_assert_int_eq(status_of("/ready"), 503);
         ck_assert_int_eq(status_of("/metrics"), 200);
@@ -357,6 +395,7 @@ TEST(while_the_model_loads_the_daemon_answers_and_ends_when_told)
             ck_assert_ptr_nonnull(http_header(&r, "Retry-After"));
             http_reply_clear(&r);
         }
+        ck_assert(killed || !notified("READY=1"));
         if (killed)
             kill(d.pid, SIGTERM);
         ck_assert(!killed || daemon_logged(&d, "loading=true", PATIENCE_MS));
@@ -372,6 +411,15 @@ TEST(while_the_model_loads_the_daemon_answers_and_ends_when_told)
 }
 END
 
+/* Processor time in so many seconds, as ms a minute. */
+static double idle_cpu_ms(double seconds)
+{
+    double before = daemon_cpu_ms(&d);
+    sleep_ms(seconds * 1000);
+    return (daemon_cpu_ms(&d) - before) * 60 / seconds;
+}
+
+/* Nothing ticks, or an attempt that met the end of earlier work is followed by one that does not. */
 TEST(an_idle_daemon_costs_nothing)
 {
     daemon_start(&d, model_tiny(), NULL);
@@ -379,11 +427,11 @@ TEST(an_idle_daemon_costs_nothing)
     http_call(d.address, "POST", "/generate", NULL, "{\"prompt\":[1,5],\"max_tokens\":3,\"stream\":false}", &r);
     http_reply_clear(&r);
     sleep_ms(300);
-    double before = daemon_cpu_ms(&d);
-    sleep_ms(3000);
-    double used = daemon_cpu_ms(&d) - before;
-    printf("note: %.2f ms of CPU in 3 s, %.1f ms a minute\n", used, used * 20);
-    ck_assert(used * 20 < 10);
+    double used = idle_cpu_ms(3);
+    for (int i = 1; i < ATTEMPTS && !in_time(used, 10); i++)
+        used = idle_cpu_ms(3);
+    printf("note: %.1f ms of CPU a minute\n", used);
+    ck_assert(in_time(used, 10));
     daemon_stop(&d);
 }
 END

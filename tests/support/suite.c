@@ -40,7 +40,7 @@ int suite_main(const char *name, const struct suite_test *tests, size_t n)
         if (only && !strstr(tests[i].name, only))
             continue;
         TCase *c = tcase_create(tests[i].name);
-        tcase_set_timeout(c, tests[i].timeout_s > 0 ? tests[i].timeout_s : 300);
+        tcase_set_timeout(c, tests[i].timeout_s > 0 ? tests[i].timeout_s : 900);
         tcase_add_test(c, tests[i].test);
         suite_add_tcase(suite, c);
     }

@@ -1,6 +1,7 @@
 /* Worker pool: every worker runs, barriers order memory, idle costs nothing, and nobody starves when cores are short. */
 #include "engine/exec/pool.h"
 #include "engine/cpu/cpu.h"
+#include "tests/support/patience.h"
 #include "tests/support/random.h"
 #include "tests/support/suite.h"
 
@@ -10,7 +11,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
-#include <unistd.h>
 
 enum { WORKERS_MAX = 8 };
 
@@ -160,19 +160,29 @@ static double process_seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
+/* Nobody computes, and nobody wakes up again and again, for 200 ms. */
+static bool is_idle(void)
+{
+    struct rusage before, after;
+    getrusage(RUSAGE_SELF, &before);
+    double start = process_seconds();
+    sleep_ms(200);
+    double used_ms = 1e3 * (process_seconds() - start);
+    getrusage(RUSAGE_SELF, &after);
+    return in_time(used_ms, 2) && after.ru_nvcsw - before.ru_nvcsw <= 20;
+}
+
+/* A worker that meets the end of its spin late, on a busy machine, sleeps at the next attempt. */
 TEST(an_idle_pool_uses_no_processor_time)
 {
     unsigned counts[WORKERS_MAX * 16] = {0};
     struct pool *pool = new_pool(2, 2);
     pool_run(pool, count_run, counts);
-    usleep(20000); /* longer than any spin; then the workers must be asleep */
-    struct rusage before, after;
-    getrusage(RUSAGE_SELF, &before);
-    double start = process_seconds();
-    usleep(200000);
-    ck_assert(process_seconds() - start < 0.002);
-    getrusage(RUSAGE_SELF, &after);
-    ck_assert_int_le(after.ru_nvcsw - before.ru_nvcsw, 20); /* nobody wakes up again and again */
+    sleep_ms(20); /* longer than any spin; then the workers must be asleep */
+    bool idle = is_idle();
+    for (int i = 1; i < ATTEMPTS && !idle; i++)
+        idle = is_idle();
+    ck_assert(idle);
     pool_free(pool);
 }
 END
@@ -223,7 +233,11 @@ static double grind_seconds(unsigned n_workers, unsigned cores)
 TEST(more_workers_than_cores_still_move)
 {
     unsigned cores = usable_cores() < 4 ? usable_cores() : 4;
-    double fitting = grind_seconds(cores, cores), crowded = grind_seconds(2 * cores, cores);
+    double fitting = 0, crowded = 1e9;
+    for (int i = 0; i < ATTEMPTS && crowded > 10 * fitting + 1; i++) {
+        fitting = grind_seconds(cores, cores);
+        crowded = grind_seconds(2 * cores, cores);
+    }
     if (crowded > 10 * fitting + 1)
         ck_abort_msg("%u workers on %u cores: %.3f s, %u workers: %.3f s", 2 * cores, cores, crowded, cores, fitting);
 }

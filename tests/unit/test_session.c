@@ -353,8 +353,8 @@ TEST(a_cancel_may_come_at_any_node)
     struct session_sync sync = sync_of(tokens, N, &d);
     struct error err;
     int n_cancelled = 0;
-    for (uint64_t round = 0; round < 40; round++) {
-        struct watcher w = {.session = e.session, .at = session_steps(e.session) + 7 * round};
+    for (uint64_t round = 0; round < 40 || (n_cancelled == 0 && round < 4000); round++) { /* a watcher may be late */
+        struct watcher w = {.session = e.session, .at = session_steps(e.session) + 7 * (round % 40)};
         pthread_t thread;
         ck_assert_int_eq(pthread_create(&thread, NULL, watch, &w), 0);
         sync.cancel = &w.cancel;

@@ -178,8 +178,9 @@ void connections_forgive(struct server *s, uint64_t ms)
         c->since_ms = c->since_ms + ms < now ? c->since_ms + ms : now;
 }
 
-/* When the watch sees a FIN before libmicrohttpd has read the data in front of it, a read that is short of its buffer
- * hides the end (it waits for the next edge, and there is none): it is told again while it waits for a request. */
+/* libmicrohttpd takes a read that did not fill its buffer for the last one until epoll tells of another edge. If data
+ * was still unread when the watch saw the end (a request piece behind a reply that is held up), that read comes later and
+ * there is no other edge: so the edge is made again while the connection waits for what will not come. */
 static bool tell_end_again(struct connection *c)
 {
     return c->peer_fin && !c->cut && c->phase <= CONNECTION_BODY && shutdown(c->fd, SHUT_RD) == 0;

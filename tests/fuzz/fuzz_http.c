@@ -4,6 +4,8 @@
  * In an input, byte 0xfe ends a write (fragmentation), 0xff ends the connection and opens the next one. Every
  * connection is half-closed at its end, or closed without reading where its last byte is 0xfd, and must then be ended
  * by the daemon. The model is a tiny one, the limits are low, and everything is logged, to nowhere. */
+#include <dirent.h>
+#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -20,7 +22,12 @@
 #include "tests/support/gguf_builder.h"
 #include "tests/support/http_client.h"
 
-enum { FLUSH = 0xfe, NEXT = 0xff, LEAVE = 0xfd, SLICE_MS = 100, SLICES = 300 };
+enum { FLUSH = 0xfe, NEXT = 0xff, LEAVE = 0xfd };
+enum {
+    SLICE_MS = 70,    /* no divisor of the daemon's tick: the two must not fall into step */
+    IDLE_SLICES = 80, /* so many looks in a row at a process that rests are a hang */
+    START_SLICES = 2000
+};
 
 static char directory[] = "/tmp/fuzz_http.XXXXXX";
 static char model[64], address[64];
@@ -76,21 +83,54 @@ static void start(void)
     gguf_builder_write(b, model);
     gguf_builder_free(b);
     must(pthread_create(&thread, NULL, serve, NULL) == 0, "thread");
-    int tries = SLICES;
+    int tries = START_SLICES;
     while (status_of("/ready") != 200 && tries-- > 0)
         sleep_ms(SLICE_MS);
     must(tries > 0, "the daemon does not become ready");
 }
 
-/* Waits in slices, so that a machine that was stopped for a while is not taken for a daemon that hangs. */
+static bool thread_sleeps(const char *id)
+{
+    char path[64], text[512] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%.20s/stat", id);
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return errno == ENOENT; /* it has ended */
+    const char *name_end = fgets(text, sizeof text, file) ? strrchr(text, ')') : NULL;
+    fclose(file);
+    return name_end && strncmp(name_end, ") S", 3) == 0;
+}
+
+/* Whether no other thread of the process runs or wants to: on a busy machine those that wait for a processor do not
+ * sleep, so that slowness is never taken for a hang. */
+static bool others_sleep(void)
+{
+    char self[16];
+    snprintf(self, sizeof self, "%d", gettid());
+    DIR *tasks = opendir("/proc/self/task");
+    must(tasks != NULL, "/proc/self/task");
+    bool sleep = true;
+    for (const struct dirent *e; sleep && (e = readdir(tasks));)
+        sleep = e->d_name[0] == '.' || strcmp(e->d_name, self) == 0 || thread_sleeps(e->d_name);
+    closedir(tasks);
+    return sleep;
+}
+
+/* Waits as long as the daemon works. libFuzzer's timer interrupts a poll() every few seconds. A daemon that is busy for
+ * ever is found by libFuzzer's -timeout. */
 static short wait_for(int fd, short events, const char *otherwise)
 {
     struct pollfd p = {.fd = fd, .events = events};
-    int r = 0;
-    for (int i = 0; i < SLICES && r == 0; i++)
-        r = poll(&p, 1, SLICE_MS);
-    must(r == 1, otherwise);
-    return p.revents;
+    for (int idle = 0; idle < IDLE_SLICES;) {
+        int r = poll(&p, 1, SLICE_MS);
+        if (r > 0)
+            return p.revents;
+        must(r == 0 || errno == EINTR, "poll");
+        if (r == 0)
+            idle = others_sleep() ? idle + 1 : 0;
+    }
+    must(false, otherwise);
+    return 0;
 }
 
 /* Sends a fragment while taking what comes back, so that neither side waits for the other. */

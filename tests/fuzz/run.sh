@@ -12,8 +12,11 @@ for fuzzer in "$@"; do
     name=$(basename "$fuzzer")
     name=${name#fuzz_}
     mkdir -p "build/fuzz/corpus/$name" "tests/fuzz/seeds/$name"
+    # Seconds of one input: more where a whole daemon answers, which a busy machine may keep waiting.
+    timeout=5
+    [ "$name" != http ] || timeout=120
     echo "fuzz $name: $seconds s"
-    ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 "$fuzzer" -max_total_time="$seconds" -timeout=5 \
+    ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 "$fuzzer" -max_total_time="$seconds" -timeout=$timeout \
         -rss_limit_mb=1024 -max_len=16384 -print_final_stats=1 -verbosity=0 -artifact_prefix="build/fuzz/$name-" \
         "build/fuzz/corpus/$name" "tests/fuzz/seeds/$name" 2>&1 | tee "build/fuzz/$name.log" | tail -n 40
     # The fuzzer's status is lost in the pipe; what it found is not.

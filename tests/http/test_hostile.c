@@ -1,9 +1,11 @@
 /* What a model or a client may do to break a reply: values that are not finite, in every kind of tensor, and requests at
  * each limit and one beyond it. */
 #include <math.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "engine/base/f16.h"
@@ -265,6 +267,13 @@ TEST(an_empty_target_is_answered_like_any_other)
 }
 END
 
+/* Whatever ends soon is not ended by a timeout. */
+static void start_patient(struct daemon *d, const char *address)
+{
+    daemon_start(d, model_tiny(), (const char *[]){"--listen", address, "--header-timeout", "3600", "--body-timeout", "3600",
+                                                   "--keepalive-timeout", "3600", "--write-timeout", "3600", NULL});
+}
+
 /* The end of the client's sending may come while the daemon works on a large body, with half of a next request still to
  * be read: the connection ends then, not at its timeout. */
 TEST(a_half_closed_connection_ends_wherever_it_stands)
@@ -273,8 +282,7 @@ TEST(a_half_closed_connection_ends_wherever_it_stands)
     struct buffer head = {0}, body = {0};
     char address[200];
     snprintf(address, sizeof address, "unix:%s/half", suite_tmp());
-    daemon_start(&d, model_tiny(), (const char *[]){"--listen", address, "--header-timeout", "600", "--body-timeout", "600",
-                                                  "--keepalive-timeout", "600", NULL});
+    start_patient(&d, address);
     make_body(&(struct limit){.before = "{\"content\":\"", .item = "ab ", .between = "", .after = "\"}"}, 1600, &body);
     buffer_printf(&head, "POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n\r\n%s", body.size - 1, body.data);
     buffer_text(&head, "POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 20000\r\n\r\n");
@@ -298,6 +306,58 @@ TEST(a_half_closed_connection_ends_wherever_it_stands)
 }
 END
 
+static void check_healthy(const char *address)
+{
+    struct http_reply r;
+    http_call(address, "GET", "/health", NULL, NULL, &r);
+    ck_assert_int_eq(r.status, 200);
+    http_reply_clear(&r);
+}
+
+static size_t unread(const struct http *h)
+{
+    int n = 0;
+    ck_assert_int_eq(ioctl(h->fd, FIONREAD, &n), 0);
+    return (size_t)n;
+}
+
+/* The end of the client's sending, behind half of a next request, is seen while the daemon is held up in sending a
+ * reply. Only after that does it read the half, and such a read hides the end from libmicrohttpd, whose epoll tells of
+ * each edge once. Every byte that the client takes would be another edge: it takes just enough for the reply to leave
+ * the daemon, bit by bit, with a call of /health behind each, which is served after what came before it. */
+TEST(an_end_behind_half_a_request_is_not_lost)
+{
+    struct daemon d;
+    struct http h;
+    struct http_reply r = {0};
+    struct buffer body = {0};
+    char address[200], bit[4096];
+    snprintf(address, sizeof address, "unix:%s/end", suite_tmp());
+    start_patient(&d, address);
+    make_body(&(struct limit){.before = "{\"content\":\"", .item = "ab ", .between = "", .after = "\"}"}, 320000, &body);
+    ck_assert(http_open(&h, address));
+    ck_assert(http_request(&h, "POST", "/tokenize", NULL, body.data));
+    ck_assert(http_read_head(&h, &r, 60000)); /* the reply has begun */
+    size_t size = (size_t)atoll(http_header(&r, "Content-Length")), received = h.in.size;
+    http_reply_clear(&r);
+    ck_assert(http_text(&h, "GET /health HT"));
+    shutdown(h.fd, SHUT_WR);
+    check_healthy(address);
+    ck_assert_uint_lt(received + unread(&h), size); /* held up indeed */
+    while (received + unread(&h) < size) {
+        ssize_t n = recv(h.fd, bit, sizeof bit, 0);
+        ck_assert_int_gt(n, 0);
+        received += (size_t)n;
+        check_healthy(address);
+    }
+    struct pollfd closed = {.fd = h.fd, .events = 0}; /* POLLHUP comes unasked, before what is unread was read */
+    ck_assert_msg(poll(&closed, 1, PATIENCE_MS) == 1, "the connection stays open");
+    http_close(&h);
+    daemon_stop(&d);
+    buffer_clear(&body);
+}
+END
+
 SUITE(hostile, T(an_empty_target_is_answered_like_any_other), T(values_that_are_not_finite_never_reach_a_reply), T(each_list_and_text_has_its_limit),
       T(each_number_has_its_range), T(bodies_built_to_be_costly_are_not),
-      T(a_half_closed_connection_ends_wherever_it_stands))
+      T(a_half_closed_connection_ends_wherever_it_stands), T(an_end_behind_half_a_request_is_not_lost))

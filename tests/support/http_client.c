@@ -13,6 +13,15 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+static int connect_to(int fd, const void *address, socklen_t size)
+{
+    int r;
+    do
+        r = connect(fd, address, size);
+    while (r && errno == EINTR);
+    return r && errno == EISCONN ? 0 : r; /* done while it was interrupted */
+}
+
 bool http_open(struct http *h, const char *address)
 {
     *h = (struct http){.fd = -1};
@@ -21,18 +30,18 @@ bool http_open(struct http *h, const char *address)
         struct sockaddr_un a = {.sun_family = AF_UNIX};
         strncpy(a.sun_path, address + 5, sizeof a.sun_path - 1);
         h->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        r = connect(h->fd, (struct sockaddr *)&a, sizeof a);
+        r = connect_to(h->fd, &a, sizeof a);
     } else if (address[0] == '[') {
         struct sockaddr_in6 a = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
         a.sin6_port = htons((uint16_t)atoi(strrchr(address, ':') + 1));
         h->fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        r = connect(h->fd, (struct sockaddr *)&a, sizeof a);
+        r = connect_to(h->fd, &a, sizeof a);
     } else {
         struct sockaddr_in a = {.sin_family = AF_INET};
         a.sin_port = htons((uint16_t)atoi(strchr(address, ':') + 1));
         a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
         h->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        r = connect(h->fd, (struct sockaddr *)&a, sizeof a);
+        r = connect_to(h->fd, &a, sizeof a);
     }
     if (r == 0)
         return true;
@@ -250,7 +259,10 @@ bool http_is_closed(struct http *h, int timeout_ms)
     for (;;) {
         struct pollfd p = {.fd = h->fd, .events = POLLIN};
         double left = until - now_ms();
-        if (poll(&p, 1, left > 0 ? (int)left + 1 : 0) <= 0)
+        int r = poll(&p, 1, left > 0 ? (int)left + 1 : 0);
+        if (r < 0 && errno == EINTR)
+            continue;
+        if (r <= 0)
             return false;
         ssize_t n = recv(h->fd, data, sizeof data, 0);
         if (n == 0 || (n < 0 && errno != EINTR))

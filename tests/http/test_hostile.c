@@ -337,7 +337,7 @@ TEST(an_end_behind_half_a_request_is_not_lost)
     make_body(&(struct limit){.before = "{\"content\":\"", .item = "ab ", .between = "", .after = "\"}"}, 320000, &body);
     ck_assert(http_open(&h, address));
     ck_assert(http_request(&h, "POST", "/tokenize", NULL, body.data));
-    ck_assert(http_read_head(&h, &r, 60000)); /* the reply has begun */
+    ck_assert(http_read_head(&h, &r, PATIENCE_MS)); /* the reply has begun */
     size_t size = (size_t)atoll(http_header(&r, "Content-Length")), received = h.in.size;
     http_reply_clear(&r);
     ck_assert(http_text(&h, "GET /health HT"));

@@ -16,7 +16,7 @@
 #include "daemon/server.h"
 
 /* A larger body is parsed and tokenized on a worker thread. */
-enum { INLINE_BODY_BYTES = 4096 };
+enum { INLINE_BODY_BYTES = 4096, NO_TIMEOUT_S = 7 * 86400 };
 
 /* ---- headers ---- */
 
@@ -248,11 +248,21 @@ enum MHD_Result request_handle(void *cls, struct MHD_Connection *mhd, const char
 
 /* ---- waiting and ending ---- */
 
+/* libmicrohttpd reads a resumed connection before it calls the handler of its request, and drops the request if it finds
+ * the end of the client's sending there; only connections with a timeout of their own get the handler first. On TCP that
+ * end cancels anyway. */
+static void answer_before_reading(const struct request *r)
+{
+    if (r->connection->local)
+        MHD_set_connection_option(r->mhd, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)NO_TIMEOUT_S);
+}
+
 void request_suspend(struct request *r)
 {
     if (r->suspended)
         return;
     r->suspended = true;
+    answer_before_reading(r);
     connection_enter(r->connection, CONNECTION_BUSY);
     MHD_suspend_connection(r->mhd);
 }

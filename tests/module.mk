@@ -14,6 +14,13 @@ SOAK_SECONDS ?= 3600
 soak: all $(BUILD)/tests/tools/soak
 	@GGUFD_BINARY=$(BUILD)/ggufd $(BUILD)/tests/tools/soak $(SOAK_SECONDS) "$(MODEL)"
 
+## make stress [EVENTS=100000] [SEED=n] [RUN=6000]   random cancels, queues, timeouts and shutdowns; RUN: most events a life
+.PHONY: stress
+EVENTS ?= 100000
+RUN ?= 6000
+stress: all $(BUILD)/tests/tools/stress
+	@GGUFD_BINARY=$(BUILD)/ggufd $(BUILD)/tests/tools/stress $(EVENTS) "$(SEED)" $(RUN)
+
 # The daemon with faults on command: the linker leads calls through tests/faults/wrap.c.
 $(BUILD)/tests/ggufd-faults: $(BUILD)/tests/faults/wrap.o $(call object,daemon/main.c) $(BUILD)/libggufd.a
 	@$(CC) $(LDFLAGS_ALL) $(LDFLAGS) $$(sh tests/faults/wrapped.sh) -o $@ $^ $(DAEMON_LIBS) -lm

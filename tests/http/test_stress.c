@@ -1,6 +1,7 @@
 /* A short run of what `make stress` does at length: random events of many clients, and no reply that is not allowed. No
  * step waits for a time: states that must come are awaited, and elapsed times are compared only with times promised as
  * least ones. */
+#include "tests/support/patience.h"
 #include "tests/support/stress.h"
 #include "tests/support/suite.h"
 
@@ -11,4 +12,4 @@ TEST(random_clients_get_only_what_the_contract_allows)
 }
 END
 
-SUITE(stress, T_SLOW(random_clients_get_only_what_the_contract_allows, 600))
+SUITE(stress, T_SLOW(random_clients_get_only_what_the_contract_allows, BEYOND_PATIENCE_S))

@@ -12,6 +12,7 @@
 
 #include "tests/support/daemon_process.h"
 #include "tests/support/gguf_builder.h"
+#include "tests/support/patience.h"
 #include "tests/support/stress_check.h"
 #include "tests/support/suite.h"
 
@@ -19,7 +20,6 @@ enum {
     SLOTS = 24,
     CHECK_EVENTS = 900,      /* about: between two looks at an empty daemon */
     RESULTS_MAX = 96,
-    PATIENCE_MS = 300000,    /* for states that must come; never a measure */
     ENDING_EVENTS = 40,      /* after SIGTERM */
     GROWTH_KB = 8192
 };

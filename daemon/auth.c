@@ -117,10 +117,10 @@ static bool list_has(const struct config_list *list, struct span value)
     return false;
 }
 
-/* "name:port" -> "name"; "[v6]:port" -> "v6". */
+/* "name:port" -> "name"; "[v6]:port" -> "v6". host is not empty. */
 static struct span host_name(struct span host)
 {
-    if (host.size && host.data[0] == '[') {
+    if (host.data[0] == '[') {
         const char *end = memchr(host.data, ']', host.size);
         return end ? (struct span){host.data + 1, (size_t)(end - host.data) - 1} : (struct span){host.data, 0};
     }
@@ -141,7 +141,7 @@ static bool host_is_trusted(const struct config *config, struct span host)
             strcasecmp(text, "localhost") == 0)
             return true;
     }
-    return list_has(&config->allowed_hosts, name) || list_has(&config->allowed_hosts, host);
+    return list_has(&config->allowed_hosts, name);
 }
 
 /* Origin is scheme://Host of this request. A proxy in front that ends TLS says so in X-Forwarded-Proto, which a foreign
@@ -163,7 +163,7 @@ bool auth_origin_allowed(struct request *r)
         return true;
     if (count > 1)
         return false;
-    if (list_has(&r->server->config->allowed_origins, origin) && origin.size < sizeof r->cors_origin) {
+    if (list_has(&r->server->config->allowed_origins, origin)) { /* no longer than CONFIG_ORIGIN_BYTES_MAX */
         memcpy(r->cors_origin, origin.data, origin.size);
         r->cors_origin[origin.size] = 0;
         return true;

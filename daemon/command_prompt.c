@@ -45,7 +45,7 @@ static enum status read_prompt(const struct config *config, const struct engine 
     }
     for (size_t i = 0; i < config->n_prompt_tokens; i++) {
         int32_t id = config->prompt_tokens[i];
-        if (id < 0 || (uint32_t)id >= info->n_vocab)
+        if ((uint32_t)id >= info->n_vocab)
             return problem_set(problem, PROBLEM_INVALID_REQUEST, "prompt-tokens[%zu]: %d is not in 0..%u", i, id,
                                info->n_vocab - 1);
         if (!engine_ids_push(ids, id))

@@ -137,14 +137,13 @@ static enum status load_file(struct loading *l, const char *path)
 
 /* ---- environment ---- */
 
-/* THREADS -> the option "threads"; a "." of a key is "_" in the name. */
+/* THREADS -> the option "threads". */
 static const struct option *find_variable(const char *name, size_t size)
 {
     for (size_t i = 0; i < OPTION_COUNT; i++) {
         const char *key = options[i].key;
         size_t n = 0;
-        while (n < size && key[n] &&
-               name[n] == (key[n] == '.' ? '_' : key[n] >= 'a' && key[n] <= 'z' ? key[n] - 32 : key[n]))
+        while (n < size && key[n] && name[n] == (key[n] >= 'a' ? key[n] - 32 : key[n])) /* keys are [a-z0-9_] */
             n++;
         if (n == size && !key[n])
             return &options[i];
@@ -189,8 +188,6 @@ static enum status refuse_argument(const char *raw, const char *why, struct erro
 static enum status parse_argument(const char *raw, struct argument *out, struct error *err)
 {
     *out = (struct argument){.raw = raw};
-    if (strcmp(raw, "-h") == 0)
-        raw = "--help";
     if (strncmp(raw, "--", 2) != 0 || !raw[2])
         return refuse_argument(raw, "unexpected; options start with --", err);
     size_t n = strcspn(raw + 2, "=");
@@ -207,9 +204,8 @@ static enum status parse_prompt_tokens(struct config *config, const char *text, 
 {
     for (const char *p = text;;) {
         char *end;
-        errno = 0;
         unsigned long id = strtoul(p, &end, 10);
-        if (end == p || *p < '0' || *p > '9' || errno || id > INT32_MAX || (*end && *end != ','))
+        if (end == p || *p < '0' || id > INT32_MAX || (*end && *end != ',')) /* below '0': a sign or a blank */
             return error_set(err, STATUS_INVALID, "must be token ids with commas between, like 1,403,407");
         int32_t *ids = realloc(config->prompt_tokens, (config->n_prompt_tokens + 1) * sizeof *ids);
         if (!ids)
@@ -372,7 +368,7 @@ static enum status find_credentials(struct loading *l, char *const *environment)
         if (strncmp(*environment, name, sizeof name - 1) != 0)
             continue;
         int n = snprintf(path, sizeof path, "%s/api_key", *environment + sizeof name - 1);
-        if (n < 0 || (size_t)n >= sizeof path)
+        if ((size_t)n >= sizeof path)
             return error_set(l->err, STATUS_INVALID, "CREDENTIALS_DIRECTORY is longer than %zu bytes", sizeof path - 9);
         if (access(path, F_OK) != 0) {
             if (errno == ENOENT)

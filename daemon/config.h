@@ -37,6 +37,9 @@ enum config_action {
 #define CONFIG_MEMBER_seconds(key) int64_t key##_ms
 #define CONFIG_MEMBER_boolean(key) bool key
 
+/* Of an item of allowed_origins. */
+#define CONFIG_ORIGIN_BYTES_MAX 255
+
 /* Strings are never NULL; "" is "none". */
 struct config {
 #define OPTION(type, key, fallback, low, high, argument, help) CONFIG_MEMBER_##type(key);

@@ -96,7 +96,7 @@ static bool show_token(struct run *run, double step_s)
     }
     struct reply_token token = token_of(run);
     if (!o->on_token(o->context, &token, step_s)) { /* cancelled, or no memory to pass it on */
-        r->reason = o->cancel && !atomic_load(o->cancel) ? REASON_ERROR : REASON_CANCELLED;
+        r->reason = atomic_load(o->cancel) ? REASON_CANCELLED : REASON_ERROR;
         return true;
     }
     if (!stopped)

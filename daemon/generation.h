@@ -22,7 +22,7 @@ struct generation_options {
     bool ignore_eos, cache_prompt;
     bool logprobs;          /* compute them; `top` best of each step */
     size_t top;
-    const atomic_bool *cancel; /* may be NULL */
+    const atomic_bool *cancel; /* never NULL */
     uint64_t deadline_ns;   /* 0: none; looked at between tokens */
     void (*on_progress)(void *context, size_t evaluated); /* prefill; may be NULL */
     /* One shown token; false ends the generation as cancelled. step_s: seconds of its decode step, 0 for the first. */

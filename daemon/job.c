@@ -452,7 +452,7 @@ bool job_emit(struct job *j, const void *data, size_t size)
     pthread_mutex_lock(&q->lock);
     if (j->out.size == j->out_at)
         j->read_ns = clock_ns(); /* nothing was waiting: the client's time starts now */
-    bool fits = j->state == JOB_DONE || wait_for_window(j);
+    bool fits = wait_for_window(j);
     if (fits) {
         if (j->out_at > j->out.size / 2) { /* move the unread rest to the front now and then */
             memmove(j->out.data, j->out.data + j->out_at, j->out.size - j->out_at);

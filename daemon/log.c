@@ -75,7 +75,7 @@ static bool put_escaped(struct line *l, uint32_t c)
     else if (c == '\n')
         snprintf(text, sizeof text, "\\n");
     else
-        snprintf(text, sizeof text, "\\u%04x", (unsigned)(c > 0xffff ? 0xfffd : c));
+        snprintf(text, sizeof text, "\\u%04x", (unsigned)c); /* below U+10000: is_plain lets the others through */
     return put_text(l, text);
 }
 
@@ -207,8 +207,6 @@ void log_event(enum log_level level, const char *event, const struct log_field *
 {
     struct line l;
     int saved = errno;
-    if (!log_is_on(level))
-        return;
     l.size = 0;
     l.cut = false;
     put_head(&l, level, event);

@@ -56,6 +56,7 @@ static inline struct span log_text(const char *text)
             log_event(level, event, log_fields_, sizeof log_fields_ / sizeof log_fields_[0]);    \
         }                                                                                        \
     } while (0)
+/* LOG has asked log_is_on. */
 void log_event(enum log_level level, const char *event, const struct log_field *fields, size_t n);
 
 /* A library's notes as events named `event` (static) with one field "text". */

@@ -136,8 +136,8 @@ void metrics_set(struct metrics *m, enum metric metric, const char *const *label
 void metrics_observe(struct metrics *m, enum metric metric, double seconds)
 {
     assert(rows[metric].type == TYPE_histogram);
-    struct series *s = find_series(m, metric, NULL);
-    if (!s || !isfinite(seconds))
+    struct series *s = find_series(m, metric, NULL); /* there from the start: it has no labels */
+    if (!isfinite(seconds))
         return;
     size_t i = 0;
     while (i < N_BUCKETS && seconds > buckets[i].bound)
@@ -306,15 +306,14 @@ static void write_process(const struct metrics *m, struct buffer *out)
     if (m->start_time_s > 0)
         write_process_metric(out, "process_start_time_seconds", "gauge", "Start, in seconds since 1970.",
                              m->start_time_s);
-    if (getrusage(RUSAGE_SELF, &usage) == 0)
-        write_process_metric(out, "process_cpu_seconds_total", "counter", "User and system CPU time.",
-                             (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-                                 (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6);
+    getrusage(RUSAGE_SELF, &usage);
+    write_process_metric(out, "process_cpu_seconds_total", "counter", "User and system CPU time.",
+                         (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+                             (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6);
     if (count_open_fds(&value))
         write_process_metric(out, "process_open_fds", "gauge", "Open descriptors.", value);
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
-        write_process_metric(out, "process_max_fds", "gauge", "Most descriptors.",
-                             limit.rlim_cur == RLIM_INFINITY ? (double)INFINITY : (double)limit.rlim_cur);
+    getrlimit(RLIMIT_NOFILE, &limit); /* never infinite: the kernel has a limit of its own */
+    write_process_metric(out, "process_max_fds", "gauge", "Most descriptors.", (double)limit.rlim_cur);
 }
 
 void metrics_write(const struct metrics *m, struct buffer *out)

@@ -99,8 +99,6 @@ bool notify_send(struct notify *n, const char *format, ...)
     va_start(args, format);
     int size = vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    if (size < 0)
-        return false;
     if ((size_t)size >= sizeof text)
         size = sizeof text - 1;
     return send(n->fd, text, (size_t)size, MSG_NOSIGNAL | MSG_DONTWAIT) == size;
@@ -170,8 +168,7 @@ static enum status take_socket(int fd, struct notify_socket *out, struct error *
         socket_option(fd, SO_ACCEPTCONN) != 1)
         return error_set(err, STATUS_INVALID, "LISTEN_FDS: descriptor %d is no listening TCP or Unix stream socket",
                          fd);
-    if (fcntl(fd, F_SETFD, FD_CLOEXEC) != 0)
-        return error_set(err, STATUS_IO, "LISTEN_FDS: descriptor %d: %s", fd, strerror(errno));
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
     *out = (struct notify_socket){fd, family == AF_UNIX};
     return STATUS_OK;
 }

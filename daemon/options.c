@@ -102,6 +102,8 @@ static enum status check_origin(const char *item, struct error *err)
     char quoted[ERROR_QUOTE_BYTES];
     const char *separator = strstr(item, "://");
     const char *rest = separator ? separator + 3 : "";
+    if (strlen(item) > CONFIG_ORIGIN_BYTES_MAX)
+        return error_set(err, STATUS_RANGE, "an origin has %zu bytes, at most %d", strlen(item), CONFIG_ORIGIN_BYTES_MAX);
     if (separator && separator != item && *rest && strcspn(rest, "/?#@ \t*") == strlen(rest) &&
         strspn(item, "abcdefghijklmnopqrstuvwxyz0123456789+.-") == (size_t)(separator - item))
         return STATUS_OK;

@@ -20,11 +20,8 @@ static void on_timer(uv_timer_t *timer)
 enum status pump_start(struct pump *p, uv_loop_t *loop, struct MHD_Daemon *mhd, struct error *err)
 {
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(mhd, MHD_DAEMON_INFO_EPOLL_FD);
-    if (!info)
-        return error_set(err, STATUS_UNSUPPORTED, "libmicrohttpd has no epoll descriptor");
-    int r = uv_timer_init(loop, &p->timer);
-    if (r == 0)
-        r = uv_poll_init(loop, &p->poll, info->epoll_fd);
+    uv_timer_init(loop, &p->timer);
+    int r = uv_poll_init(loop, &p->poll, info->epoll_fd); /* it was started with MHD_USE_EPOLL */
     if (r == 0)
         r = uv_poll_start(&p->poll, UV_READABLE, on_epoll);
     if (r)
@@ -62,9 +59,7 @@ void pump_run(struct pump *p)
 
 void pump_stop(struct pump *p)
 {
-    if (!p->mhd)
-        return;
-    assert(!p->running);
+    assert(p->mhd && !p->running);
     struct MHD_Daemon *mhd = p->mhd;
     p->mhd = NULL;
     uv_timer_stop(&p->timer);

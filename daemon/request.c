@@ -33,7 +33,7 @@ static enum MHD_Result look(void *cls, enum MHD_ValueKind kind, const char *key,
     struct lookup *l = cls;
     if (strlen(l->name) == key_size && strncasecmp(key, l->name, key_size) == 0) {
         if (l->count++ == 0)
-            l->value = (struct span){value ? value : "", value_size};
+            l->value = (struct span){value, value_size};
     }
     return MHD_YES;
 }
@@ -201,15 +201,13 @@ static enum MHD_Result proceed(struct request *r)
             r->route->actions->start(r);
         if (r->gone)
             return MHD_NO;
-        if (!r->job || r->problem.kind != PROBLEM_NONE)
+        if (!r->job)
             return answer_request(r);
         r->stage = REQUEST_WAITING;
     }
     if (r->stage == REQUEST_WAITING)
         return answer_job(r);
-    if (r->stage == REQUEST_PREPARING && !r->suspended)
-        request_suspend(r);
-    return MHD_YES;
+    return MHD_YES; /* prepared by a worker: suspended until then */
 }
 
 static enum MHD_Result first_call(struct request *r, const char *method, const char *version)

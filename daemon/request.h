@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <uv.h>
 
+#include "daemon/config.h"
 #include "engine/base/buffer.h"
 #include "proto/problem.h"
 #include "proto/requests.h"
@@ -54,7 +55,7 @@ struct request {
     struct buffer uri;         /* as sent */
     struct buffer path;        /* unescaped, counted, without query */
     char id[REQUEST_ID_BYTES_MAX + 1];
-    char cors_origin[256];     /* to be named in the reply's CORS headers; "" if none */
+    char cors_origin[CONFIG_ORIGIN_BYTES_MAX + 1]; /* to be named in the reply's CORS headers; "" if none */
     uint64_t arrived_ms;
 
     bool http_1_0;

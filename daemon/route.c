@@ -17,16 +17,6 @@ static const struct {
     {"DELETE", METHOD_DELETE}, {"OPTIONS", METHOD_OPTIONS},
 };
 
-size_t route_count(void)
-{
-    return sizeof routes / sizeof routes[0];
-}
-
-const struct route *route_at(size_t i)
-{
-    return &routes[i];
-}
-
 unsigned method_parse(const char *name)
 {
     for (size_t i = 0; i < sizeof methods / sizeof methods[0]; i++)
@@ -45,25 +35,21 @@ void methods_text(unsigned set, struct buffer *out)
 static bool path_matches(const char *pattern, struct span path)
 {
     size_t n = strlen(pattern);
-    if (n == 0 || pattern[n - 1] != '*')
+    if (pattern[n - 1] != '*')
         return span_is(path, pattern);
     return path.size >= n && memcmp(path.data, pattern, n - 1) == 0 &&
            !memchr(path.data + n - 1, '/', path.size - (n - 1));
 }
 
-const struct route *route_find(struct span path, unsigned method, unsigned *allowed)
+const struct route *route_find(struct span path, unsigned *allowed)
 {
-    const struct route *found = NULL;
     *allowed = 0;
-    for (size_t i = 0; i < route_count(); i++) {
-        unsigned set = routes[i].methods | (routes[i].methods & METHOD_GET ? METHOD_HEAD : 0);
-        if (!path_matches(routes[i].path, path))
-            continue;
-        *allowed |= set;
-        if (!found || (set & method))
-            found = &routes[i];
-    }
-    return found;
+    for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++)
+        if (path_matches(routes[i].path, path)) {
+            *allowed = routes[i].methods | (routes[i].methods & METHOD_GET ? METHOD_HEAD : 0);
+            return &routes[i];
+        }
+    return NULL;
 }
 
 const char *routes_text(void)

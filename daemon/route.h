@@ -36,16 +36,13 @@ struct route {
     const struct route_actions *actions;
 };
 
-/* Picks the row for a path; NULL if there is none. *allowed collects the methods of all rows with this path; the row
- * whose methods hold `method` wins. */
-const struct route *route_find(struct span path, unsigned method, unsigned *allowed);
+/* The row of a path, and the methods it has; NULL and 0 if there is none. No two rows match one path. */
+const struct route *route_find(struct span path, unsigned *allowed);
 unsigned method_parse(const char *name);
 /* "GET, HEAD" */
 void methods_text(unsigned methods, struct buffer *out);
 /* "/, /health, ..." for the detail of a 404. */
 const char *routes_text(void);
-size_t route_count(void);
-const struct route *route_at(size_t i);
 
 #define ROUTE(methods, path, name, flags, actions) extern const struct route_actions actions;
 #include "daemon/routes.def"

@@ -305,7 +305,8 @@ static void start_timers(struct server *s)
 enum status server_check_config(const struct config *config, struct error *err)
 {
     struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < OWN_FILES + RESERVED_CONNECTIONS)
+    getrlimit(RLIMIT_NOFILE, &files);
+    if (files.rlim_cur < OWN_FILES + RESERVED_CONNECTIONS)
         return error_set(err, STATUS_INVALID, "the limit of open files (RLIMIT_NOFILE) is %llu: at least %d are needed",
                          (unsigned long long)files.rlim_cur, OWN_FILES + RESERVED_CONNECTIONS);
     if (config->max_connections >= config->queue + RESERVED_CONNECTIONS)

@@ -117,6 +117,7 @@ enum status fields_read_body(struct reader *r, struct span body, const struct fi
 {
     struct json_value root;
     struct error err;
+    assert(body.size <= UINT32_MAX); /* prompt parts count in 32 bits; max_body ends at 1 GiB */
     r->index = SIZE_MAX;
     enum status status = json_check(body, &root, &err);
     if (status == STATUS_NO_MEMORY)
@@ -126,8 +127,6 @@ enum status fields_read_body(struct reader *r, struct span body, const struct fi
     if (root.type != JSON_OBJECT)
         return problem_set(r->problem, PROBLEM_INVALID_REQUEST, "the body must be an object, not %s",
                            json_type_text(root.type));
-    if (body.size > UINT32_MAX) /* far above any configurable body: prompt parts count in 32 bits */
-        return problem_set(r->problem, PROBLEM_PAYLOAD_TOO_LARGE, "the body has %zu bytes", body.size);
     return fields_read(r, root, fields, n, false, out);
 }
 

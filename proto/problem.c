@@ -37,8 +37,6 @@ const char *problem_title(enum problem_kind kind)
 static enum status status_of(enum problem_kind kind)
 {
     switch (kind) {
-    case PROBLEM_NONE:
-        return STATUS_OK;
     case PROBLEM_CONTEXT_OVERFLOW:
         return STATUS_OVERFLOW;
     case PROBLEM_NOT_IMPLEMENTED:

@@ -20,10 +20,7 @@ const char *reason_name(enum reason reason)
 static void put_text(struct buffer *b, const char *key, const char *text)
 {
     json_write_key(b, key);
-    if (text)
-        json_write_string(b, span_of(text));
-    else
-        buffer_text(b, "null");
+    json_write_string(b, span_of(text));
 }
 
 static void put_span(struct buffer *b, const char *key, struct span text)

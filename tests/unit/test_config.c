@@ -226,6 +226,7 @@ TEST(values_of_the_wrong_kind_are_refused)
         {"--model m --max-queue-wait 1.2345", "--max-queue-wait: must be seconds in 0..86400, at most three decimals, not \"1.2345\""},
         {"--model m --max-queue-wait 1.", "must be seconds"},
         {"--model m --max-queue-wait .5", "must be seconds"},
+        {"--model m --max-queue-wait 1.2.3", "must be seconds"},
         {"--model m --max-queue-wait 1,5", "must be seconds"},
         {"--model m --max-queue-wait -1", "must be seconds"},
         {"--model m --tier sse9", "--tier: must be one of auto|scalar|avx2|avx512|neon, not \"sse9\""},
@@ -235,6 +236,8 @@ TEST(values_of_the_wrong_kind_are_refused)
         {"--model m --socket-mode 0999", "--socket-mode: must be an octal mode in 0000..0777, as text, not \"0999\""},
         {"--model m --socket-mode 1000", "must be an octal mode"},
         {"--model m --socket-mode rw", "must be an octal mode"},
+        {"--model m --socket-mode=", "must be an octal mode"},
+        {"--model m --socket-mode 000660", "must be an octal mode"},
         {"--model m --page=yes", "--page: must be true or false, not \"yes\""},
         {"--model m --listen 8080", "--listen: must be HOST:PORT"},
         {"--model m --listen 127.0.0.1:1,", "must not end with a comma"},
@@ -242,9 +245,14 @@ TEST(values_of_the_wrong_kind_are_refused)
         {"--model m --listen=", "listen: must hold at least 1 item"},
         {"--model m --allowed-origins *", "must hold origins like https://host:port, not \"*\""},
         {"--model m --allowed-origins https://a/", "must hold origins"},
+        {"--model m --allowed-origins ://a.example", "must hold origins"},
+        {"--model m --allowed-origins https://", "must hold origins"},
+        {"--model m --allowed-origins HTTPS://a.example", "must hold origins"},
         {"--model m --allowed-origins a.example", "must hold origins"},
         {"--model m --allowed-hosts a.example:80", "must hold host names without port"},
         {"--model m --allowed-hosts *", "must hold host names"},
+        {"--model m --allowed-hosts a,,b", "must hold host names without port, not \"\""},
+        {"--model m --allowed-hosts *,", "must hold host names"},
         {"--model m --max-tokens 65 --max-tokens-limit 64", "max_tokens: 65 is above max_tokens_limit, 64"},
         {"", "model: is required"},
         {"--check", "model: is required"},
@@ -347,7 +355,8 @@ TEST(options_that_are_no_options_are_refused)
         {"--model m --page maybe", "maybe: unexpected"},      {"--model m --prompt-tokens x", "--prompt-tokens: must be token ids"},
         {"--model m --prompt-tokens 1,", "must be token ids"}, {"--model m --prompt-tokens -1", "must be token ids"},
         {"--model m --prompt-tokens 2147483648", "must be token ids"}, {"--model m --prompt-tokens 1,,2", "must be token ids"},
-        {"--model m --prompt-tokens=", "must be token ids"},  {"--model m --\033[2J 1", "--\\x1b[2J: unknown option"},
+        {"--model m --prompt-tokens=", "must be token ids"}, {"--model m --prompt-tokens 1x", "must be token ids"},
+        {"--model m --prompt-tokens 99999999999999999999", "must be token ids"},  {"--model m --\033[2J 1", "--\\x1b[2J: unknown option"},
         {"--model m --aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 1", "unknown option"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
@@ -430,7 +439,7 @@ TEST(addresses_are_taken_apart)
     } rows[] = {{"127.0.0.1:8080", "127.0.0.1", 8080}, {"localhost:0", "localhost", 0}, {"[::1]:65535", "::1", 65535},
                 {":8080", "", 8080}, {"[::]:80", "::", 80}, {"[fe80::1%eth0]:1", "fe80::1%eth0", 1},
                 {"127.0.0.1", "", -1}, {"127.0.0.1:", "", -1}, {"127.0.0.1:65536", "", -1}, {"127.0.0.1:-1", "", -1},
-                {"::1:80", "", -1}, {"[::1]", "", -1}, {"[::1:80", "", -1}, {"[]80:", "", -1}, {"a:b", "", -1}, {"", "", -1},
+                {"::1:80", "", -1}, {"[::1]", "", -1}, {"[::1:80", "", -1}, {"[]80:", "", -1}, {"[:80", "", -1}, {"a:b", "", -1}, {"", "", -1},
                 {"a:+1", "", -1}, {"a:000080", "", -1}, {"unix:", "", -1}, {"unix:/", "", -1}, {"unix:@", "", -1},
                 {"unix:relative", "", -1}, {"http://a:1", "", -1}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -461,6 +470,42 @@ TEST(addresses_are_taken_apart)
         strcpy(text + n, ":1");
         ck_assert_int_eq(address_parse(text, &a, &err) == STATUS_OK, n == 255);
     }
+}
+END
+
+/* What is too long to be compared later is refused at once: it would never match. */
+TEST(an_origin_has_a_longest_length)
+{
+    for (size_t n = CONFIG_ORIGIN_BYTES_MAX; n <= CONFIG_ORIGIN_BYTES_MAX + 1; n++) {
+        struct config c;
+        char arguments[400] = "--model m --allowed-origins ", origin[300] = "https://";
+        memset(origin + 8, 'a', n - 8);
+        strcat(arguments, origin);
+        if (n > CONFIG_ORIGIN_BYTES_MAX) {
+            expect_refusal(arguments, no_environment, "--allowed-origins: an origin has 256 bytes, at most 255");
+            continue;
+        }
+        expect_good(&c, arguments, no_environment);
+        ck_assert_str_eq(c.allowed_origins.items[0], origin);
+        config_clear(&c);
+    }
+}
+END
+
+TEST(odd_environments_are_read)
+{
+    struct config c;
+    char *const odd[] = {"GGUFD_THREADS", "nothing", "=", "GGUFD_PAGE=0", NULL}; /* an entry without "=" says nothing */
+    expect_good(&c, "--model m", odd);
+    ck_assert(c.threads == 0 && !c.page && c.unknown_environment.count == 0);
+    config_clear(&c);
+    expect_good(&c, "--model m", NULL);
+    config_clear(&c);
+    static char variable[5000] = "CREDENTIALS_DIRECTORY=/";
+    memset(variable + strlen(variable), 'd', 4100);
+    expect_refusal("--model m", (char *const[]){variable, NULL}, "CREDENTIALS_DIRECTORY is longer than");
+    char *argv[] = {"ggufd", "--nonsense", NULL};
+    ck_assert_int_eq(config_load(&c, 2, argv, odd, NULL), STATUS_INVALID); /* nobody asks why */
 }
 END
 
@@ -521,6 +566,25 @@ TEST(the_example_is_the_table_with_its_defaults)
 }
 END
 
+TEST(values_are_written_as_they_are_read)
+{
+    struct config c;
+    struct buffer b = {0};
+    expect_good(&c, "--model m --listen 127.0.0.1:1,unix:/s --max-queue-wait 0.5 --header-timeout 0.25 --body-timeout 2.125",
+                no_environment);
+    config_write_json(&c, &b);
+    buffer_byte(&b, 0);
+    static const char *const lines[] = {"\"listen\": [\"127.0.0.1:1\", \"unix:/s\"],\n", "\"max_queue_wait\": 0.5,\n",
+                                        "\"header_timeout\": 0.25,\n", "\"body_timeout\": 2.125,\n",
+                                        "\"drain_timeout\": 30,\n", "\"socket_mode\": \"0660\",\n"};
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
+        if (!strstr(b.data, lines[i]))
+            ck_abort_msg("%s is not in %s", lines[i], b.data);
+    buffer_clear(&b);
+    config_clear(&c);
+}
+END
+
 TEST(the_documentation_holds_the_table)
 {
     struct buffer b = {0};
@@ -539,5 +603,6 @@ SUITE(config, T(defaults_are_those_of_the_contract), T(command_line_over_environ
       T(every_key_works_in_every_place), T(every_range_ends_where_the_table_says), T(values_of_the_wrong_kind_are_refused),
       T(the_file_is_read_strictly), T(a_file_of_more_than_a_mebibyte_is_refused), T(options_that_are_no_options_are_refused),
       T(actions_are_told_apart), T(credentials_stand_in_for_the_key_file), T(addresses_are_taken_apart),
+      T(an_origin_has_a_longest_length), T(odd_environments_are_read), T(values_are_written_as_they_are_read),
       T(the_help_fits_a_screen_and_names_every_key), T(the_example_is_the_table_with_its_defaults),
       T(the_documentation_holds_the_table))

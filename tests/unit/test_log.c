@@ -5,12 +5,16 @@
 #include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <unistd.h>
 
+#include "tests/support/comma_locale.h"
 #include "tests/support/suite.h"
 
 static const char *log_path(void)
@@ -103,10 +107,11 @@ END
 /* Every byte, alone and inside ill-formed and odd sequences: a line stays printable and one line. */
 TEST(nothing_raw_reaches_the_log)
 {
-    static const char *const odd[] = {"\xe2\x80\xae", "\xe2\x80\xa8", "\xc2\x9b[m", "\xff\xfe", "\xe6\xad", "\xf0\x9f\x98\x80", "\xef\xbb\xbf"};
+    static const char *const odd[] = {"\xe2\x80\xae", "\xe2\x80\xa8", "\xc2\x9b[m", "\xff\xfe", "\xe6\xad", "\xf0\x9f\x98\x80", "\xef\xbb\xbf",
+                                      "\xe2\x81\xa7", "\xe2\x80\x8e", "\xe2\x80\x8f", "\xd8\x9c", "\xe2\x81\xaa"};
     for (int format = LOG_FORMAT_TEXT; format <= LOG_FORMAT_JSON; format++) {
         open_log((enum log_format)format, LOG_LEVEL_INFO);
-        for (int c = 0; c < 256 + 7; c++) {
+        for (int c = 0; c < 256 + (int)(sizeof odd / sizeof odd[0]); c++) {
             char one[3] = {'x', (char)c, 'y'};
             struct span value = c < 256 ? (struct span){one, 3} : span_of(odd[c - 256]);
             LOG(LOG_LEVEL_INFO, "e", LOG_SPAN("v", value));
@@ -119,7 +124,9 @@ TEST(nothing_raw_reaches_the_log)
                 if (byte < 0x20 || byte == 0x7f || (byte == 0xc2 && (unsigned char)text[i + 1] < 0xa0))
                     ck_abort_msg("raw byte %02x for value %d: %s", byte, c, text);
             }
-            if (strstr(text, "\xe2\x80\xae") || strstr(text, "\xe2\x80\xa8") || strchr(text, '\xff'))
+            if (strstr(text, "\xe2\x80\xae") || strstr(text, "\xe2\x80\xa8") || strchr(text, '\xff') ||
+                strstr(text, "\xe2\x80\x8e") || strstr(text, "\xe2\x80\x8f") || strstr(text, "\xd8\x9c") ||
+                strstr(text, "\xe2\x81\xa7"))
                 ck_abort_msg("%s", text);
             if (format == LOG_FORMAT_JSON) {
                 cJSON *root = cJSON_Parse(text);
@@ -272,6 +279,97 @@ TEST(lines_of_threads_stay_whole)
 }
 END
 
+TEST(numbers_keep_their_point_in_a_locale_with_a_comma)
+{
+    if (!comma_locale_set())
+        SKIP("no locale with a decimal comma is installed and localedef cannot build one");
+    open_log(LOG_FORMAT_JSON, LOG_LEVEL_INFO);
+    LOG(LOG_LEVEL_INFO, "e", LOG_NUMBER("ms", 1.5));
+    char *text = take();
+    ck_assert_ptr_nonnull(strstr(text, "\"ms\":1.500}"));
+    free(text);
+    log_close();
+}
+END
+
+/* stderr is closed and JOURNAL_STREAM set: no journal, and nothing to fail on. */
+TEST(a_closed_stderr_is_no_journal)
+{
+    int saved = dup(2);
+    setenv("JOURNAL_STREAM", "1:1", 1);
+    close(2);
+    enum status status = log_open(NULL, LOG_FORMAT_TEXT, LOG_LEVEL_INFO, NULL);
+    LOG(LOG_LEVEL_INFO, "x", LOG_INTEGER("n", 1));
+    dup2(saved, 2);
+    ck_assert_int_eq(status, STATUS_OK);
+    log_close();
+}
+END
+
+static atomic_int n_alarms;
+
+static void count_alarm(int number)
+{
+    (void)number;
+    atomic_fetch_add(&n_alarms, 1);
+}
+
+struct drain {
+    int fd;
+    size_t lines, broken;
+};
+
+/* Begins to read once signals have met a writer that waits for room; then reads to the end. */
+static void *drain_late(void *context)
+{
+    struct drain *d = context;
+    char line[4096];
+    while (atomic_load(&n_alarms) < 20)
+        usleep(1000);
+    FILE *f = fdopen(d->fd, "r");
+    while (fgets(line, sizeof line, f)) {
+        size_t n = strlen(line);
+        d->lines++;
+        d->broken += n < 1000 || line[n - 1] != '\n' || !strstr(line, " info long v=xxx");
+    }
+    fclose(f);
+    return NULL;
+}
+
+TEST(a_signal_in_the_middle_of_a_line_costs_nothing)
+{
+    enum { LINES = 200 }; /* more than a pipe holds */
+    char path[300], value[1001];
+    snprintf(path, sizeof path, "%s/fifo", suite_tmp());
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    struct drain d = {.fd = open(path, O_RDONLY | O_NONBLOCK)};
+    ck_assert_int_ge(d.fd, 0);
+    fcntl(d.fd, F_SETFL, 0);
+    ck_assert_int_eq(log_open(path, LOG_FORMAT_TEXT, LOG_LEVEL_INFO, NULL), STATUS_OK);
+    sigset_t alarm_only;
+    sigemptyset(&alarm_only);
+    sigaddset(&alarm_only, SIGALRM);
+    pthread_sigmask(SIG_BLOCK, &alarm_only, NULL); /* in the reader, which inherits it */
+    pthread_t reader;
+    ck_assert_int_eq(pthread_create(&reader, NULL, drain_late, &d), 0);
+    struct sigaction action = {.sa_handler = count_alarm}; /* without SA_RESTART */
+    sigaction(SIGALRM, &action, NULL);
+    setitimer(ITIMER_REAL, &(struct itimerval){{0, 1000}, {0, 1000}}, NULL);
+    pthread_sigmask(SIG_UNBLOCK, &alarm_only, NULL);
+    memset(value, 'x', sizeof value - 1);
+    value[sizeof value - 1] = 0;
+    for (int i = 0; i < LINES; i++)
+        LOG(LOG_LEVEL_INFO, "long", LOG_TEXT("v", value));
+    setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, 0}}, NULL);
+    log_close();
+    pthread_join(reader, NULL);
+    ck_assert_uint_eq(d.lines, LINES);
+    ck_assert_uint_eq(d.broken, 0);
+}
+END
+
 SUITE(log, T(an_event_is_one_line_of_text), T(an_event_is_one_object_of_json), T(levels_below_the_least_are_dropped),
       T(nothing_raw_reaches_the_log), T(lines_and_values_are_bounded), T(the_journal_gets_priorities_and_no_time),
-      T(a_rotated_file_is_opened_again), T(a_library_note_becomes_an_event), T(lines_of_threads_stay_whole))
+      T(a_rotated_file_is_opened_again), T(a_library_note_becomes_an_event), T(lines_of_threads_stay_whole),
+      T(numbers_keep_their_point_in_a_locale_with_a_comma), T(a_closed_stderr_is_no_journal),
+      T(a_signal_in_the_middle_of_a_line_costs_nothing))

@@ -193,6 +193,30 @@ TEST(label_values_are_escaped)
 }
 END
 
+TEST(numbers_have_the_words_of_the_format)
+{
+    static const struct {
+        double value;
+        const char *text;
+    } rows[] = {{(double)NAN, "NaN"}, {(double)INFINITY, "+Inf"}, {-(double)INFINITY, "-Inf"}, {0.25, "0.250000"},
+                {-3, "-3"}, {9007199254740992, "9007199254740992.000000"}};
+    struct metrics *m = metrics_new();
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        metrics_set(m, METRIC_CONTEXT, NULL, rows[i].value);
+        char *text = text_of(m);
+        expect(text, "ggufd_context_tokens", rows[i].text);
+        check_grammar(text);
+        free(text);
+    }
+    metrics_set(m, METRIC_MODEL_INFO, METRICS_LABELS("cut \xe6\xad", "llama", "00ff"), 1);
+    char *text = text_of(m);
+    expect(text, "ggufd_model_info{name=\"cut \xef\xbf\xbd\",architecture=\"llama\",fingerprint=\"00ff\"}", "1");
+    free(text);
+    metrics_free(m);
+    metrics_free(NULL);
+}
+END
+
 TEST(series_beyond_the_limit_are_counted_as_other)
 {
     struct metrics *m = metrics_new();
@@ -274,6 +298,6 @@ TEST(numbers_keep_their_point_in_a_locale_with_a_comma)
 END
 
 SUITE(metrics, T(every_metric_of_the_contract_is_there_from_the_start), T(counters_are_exact_and_kept_apart_by_label),
-      T(histograms_count_up_to_and_including_their_bounds), T(label_values_are_escaped),
+      T(histograms_count_up_to_and_including_their_bounds), T(label_values_are_escaped), T(numbers_have_the_words_of_the_format),
       T(series_beyond_the_limit_are_counted_as_other), T(the_process_describes_itself),
       T(without_proc_the_rest_is_still_told), T(numbers_keep_their_point_in_a_locale_with_a_comma))

@@ -109,6 +109,31 @@ TEST(text_waits_only_for_characters_and_stops)
 }
 END
 
+TEST(nothing_comes_behind_a_stop_or_the_end)
+{
+    struct stop_strings stops = {0};
+    struct text_stream s;
+    struct buffer out = {0};
+    add_stop(&stops, "b", 1);
+    ck_assert_int_eq(text_stream_init(&s, &stops, NULL), STATUS_OK);
+    ck_assert(text_stream_push(&s, span_of("ab"), &out));
+    ck_assert(text_stream_push(&s, span_of("cd"), &out)); /* it stays stopped */
+    text_stream_finish(&s, &out);
+    text_stream_finish(&s, &out);
+    equals(&out, "a");
+    text_stream_clear(&s);
+    ck_assert_int_eq(text_stream_init(&s, NULL, NULL), STATUS_OK);
+    ck_assert(!text_stream_push(&s, span_of("x\xe6"), &out));
+    text_stream_finish(&s, &out);
+    ck_assert(!text_stream_push(&s, span_of("y"), &out)); /* finished */
+    text_stream_finish(&s, &out);
+    equals(&out, "x\xef\xbf\xbd");
+    text_stream_clear(&s);
+    buffer_clear(&stops.bytes);
+    buffer_clear(&out);
+}
+END
+
 TEST(a_stop_may_hold_nul)
 {
     struct stop_strings stops = {0};
@@ -519,7 +544,7 @@ TEST(problems_are_written_with_their_members)
 }
 END
 
-SUITE(replies, T(text_waits_only_for_characters_and_stops), T(a_stop_may_hold_nul),
+SUITE(replies, T(text_waits_only_for_characters_and_stops), T(nothing_comes_behind_a_stop_or_the_end), T(a_stop_may_hold_nul),
       T(random_pieces_and_stops_agree_with_the_definition), T(the_worst_stops_cost_linear_time),
       T(tokens_are_written_with_and_without_pieces), T(ill_formed_text_comes_with_its_bytes), T(base64_pads_every_length),
       T(logits_are_written_row_by_row), T(a_stream_is_one_object_a_line), T(a_reply_without_stream_is_one_object),

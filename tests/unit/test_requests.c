@@ -304,6 +304,8 @@ TEST(logits_defaults_and_limits)
         {LOGITS, "{\"prompt\":\"a\",\"top\":-1}", "top: must be an integer in 0..100, not -1", 0},
         {LOGITS, "{\"prompt\":\"a\",\"top\":0.5}", "top: must be an integer in 0..100, not 0.5", 0},
         {LOGITS, "{\"prompt\":\"a\",\"positions\":\"all\"}", NULL, 0},
+        {LOGITS, "{\"prompt\":\"a\",\"positions\":\"last\"}", NULL, 0},
+        {LOGITS, "{\"prompt\":\"a\",\"positions\":null}", "positions: must be \"last\", \"all\"", 0},
         {LOGITS, "{\"prompt\":\"a\",\"positions\":\"first\"}", "positions: must be \"last\", \"all\"", 0},
         {LOGITS, "{\"prompt\":\"a\",\"positions\":[]}", "positions: must hold at least one", 0},
         {LOGITS, "{\"prompt\":\"a\",\"positions\":[0]}", NULL, 0},

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -168,8 +169,10 @@ static void check_messages(const char *name)
     ck_assert_str_eq(receive(fd), "STATUS=loading 50 %");
     ck_assert(notify_extend(&n, 15000));
     ck_assert_str_eq(receive(fd), "EXTEND_TIMEOUT_USEC=15000000");
-    ck_assert(notify_ready(&n, "serving a\nSTOPPING=1"));
-    ck_assert_str_eq(receive(fd), "READY=1\nSTATUS=serving a STOPPING=1");
+    ck_assert(notify_ready(&n, "serving a\nSTOPPING=1\x7f"));
+    ck_assert_str_eq(receive(fd), "READY=1\nSTATUS=serving a STOPPING=1 ");
+    ck_assert(notify_send(&n, "STATUS=%2000s", "x")); /* cut, not lost */
+    ck_assert_uint_eq(strlen(receive(fd)), 1023);
     ck_assert(notify_watchdog(&n));
     ck_assert_str_eq(receive(fd), "WATCHDOG=1");
     ck_assert(notify_reloading(&n));
@@ -216,6 +219,33 @@ TEST(without_a_manager_nothing_is_sent)
     setenv("NOTIFY_SOCKET", "/nonexistent/notify", 1);
     ck_assert_int_eq(notify_open(&n, &err), STATUS_IO);
     ck_assert_ptr_nonnull(strstr(err.text, "/nonexistent/notify: No such file"));
+    setenv("NOTIFY_SOCKET", "", 1);
+    ck_assert(notify_open(&n, &err) == STATUS_OK && n.fd == -1);
+    char path[200] = "/";
+    memset(path + 1, 'n', 150);
+    setenv("NOTIFY_SOCKET", path, 1);
+    ck_assert_int_eq(notify_open(&n, &err), STATUS_INVALID);
+    ck_assert_ptr_nonnull(strstr(err.text, "of 2..107 bytes"));
+    notify_close(NULL);
+}
+END
+
+/* Without a descriptor there is no connection to the manager, and no silent start without one. */
+TEST(a_manager_that_cannot_be_reached_is_a_message)
+{
+    struct notify n;
+    struct error err;
+    struct rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    int next = dup(0);
+    close(next);
+    setenv("NOTIFY_SOCKET", "/nonexistent/notify", 1);
+    setrlimit(RLIMIT_NOFILE, &(struct rlimit){(rlim_t)next, limit.rlim_max});
+    enum status status = notify_open(&n, &err);
+    setrlimit(RLIMIT_NOFILE, &limit);
+    ck_assert_int_eq(status, STATUS_IO);
+    ck_assert_str_eq(err.text, "NOTIFY_SOCKET: Too many open files");
+    ck_assert_int_eq(n.fd, -1);
 }
 END
 
@@ -223,9 +253,9 @@ TEST(the_watchdog_interval_is_half_of_what_is_allowed)
 {
     static const struct {
         const char *usec;
-        int pid; /* 0: none, 1: ours, 2: somebody else's */
+        int pid; /* 0: none, 1: ours, 2: somebody else's, 3: no number */
         uint64_t want_ms;
-    } rows[] = {{"30000000", 0, 15000}, {"30000000", 1, 15000}, {"30000000", 2, 0}, {"3000", 0, 1}, {"1", 0, 1}, {"0", 0, 0},
+    } rows[] = {{"30000000", 0, 15000}, {"30000000", 1, 15000}, {"30000000", 2, 0}, {"30000000", 3, 0}, {"3000", 0, 1}, {"1", 0, 1}, {"0", 0, 0},
                 {"", 0, 0}, {"-1", 0, 0}, {"1x", 0, 0}, {"99999999999999999999", 0, 0}};
     char name[100], pid[32];
     snprintf(name, sizeof name, "%s/watchdog", suite_tmp());
@@ -236,7 +266,7 @@ TEST(the_watchdog_interval_is_half_of_what_is_allowed)
         setenv("WATCHDOG_USEC", rows[i].usec, 1);
         snprintf(pid, sizeof pid, "%d", rows[i].pid == 1 ? (int)getpid() : 1);
         if (rows[i].pid)
-            setenv("WATCHDOG_PID", pid, 1);
+            setenv("WATCHDOG_PID", rows[i].pid == 3 ? "us" : pid, 1);
         ck_assert_int_eq(notify_open(&n, NULL), STATUS_OK);
         ck_assert_msg(n.watchdog_ms == rows[i].want_ms, "row %zu: %ju", i, (uintmax_t)n.watchdog_ms);
         ck_assert(!getenv("WATCHDOG_USEC") && !getenv("WATCHDOG_PID"));
@@ -334,11 +364,12 @@ static int refuse_others(void)
     struct notify_socket sockets[NOTIFY_SOCKETS_MAX];
     struct error err;
     size_t n;
-    int made[] = {tcp_socket(false), socket(AF_UNIX, SOCK_DGRAM, 0), open("/dev/null", O_RDONLY)};
-    for (int i = 0; i < 3; i++)
+    int made[] = {tcp_socket(false), socket(AF_UNIX, SOCK_DGRAM, 0), open("/dev/null", O_RDONLY),
+                  socket(AF_NETLINK, SOCK_RAW, 0)};
+    for (int i = 0; i < 4; i++)
         made[i] = fcntl(made[i], F_DUPFD, 10);
-    static const char *const says[] = {"is no listening TCP", "is no listening TCP", "is no socket"};
-    for (int i = 0; i < 3; i++) {
+    static const char *const says[] = {"is no listening TCP", "is no listening TCP", "is no socket", "is no listening TCP"};
+    for (int i = 0; i < 4; i++) {
         dup2(made[i], 3);
         announce("1", getpid());
         if (notify_sockets(sockets, &n, &err) != STATUS_INVALID || n != 0 || !strstr(err.text, says[i]))
@@ -374,5 +405,6 @@ END
 
 SUITE(systemd, T(the_units_verify_without_a_word), T(the_services_are_hardly_exposed), T(the_services_say_what_the_daemon_relies_on),
       T(messages_reach_a_socket_with_a_path), T(messages_reach_an_abstract_socket), T(without_a_manager_nothing_is_sent),
+      T(a_manager_that_cannot_be_reached_is_a_message),
       T(the_watchdog_interval_is_half_of_what_is_allowed), T(handed_over_sockets_are_taken_once),
       T(sockets_of_another_process_are_left_alone), T(what_is_no_listening_socket_is_refused))

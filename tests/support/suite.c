@@ -53,11 +53,26 @@ int suite_main(const char *name, const struct suite_test *tests, size_t n)
     return failed != 0;
 }
 
-bool suite_sanitized(void)
+#if defined(__has_feature) /* clang has no macro for it */
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED
+#endif
+#endif
+
+bool suite_has_sanitizer(void)
 {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(SANITIZED) || defined(INSTRUMENTED)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(SANITIZED)
     return true;
 #else
     return false;
+#endif
+}
+
+bool suite_sanitized(void)
+{
+#ifdef INSTRUMENTED
+    return true;
+#else
+    return suite_has_sanitizer();
 #endif
 }

@@ -77,9 +77,3 @@ const char *suite_tmp(void)
     atexit(remove_tmp);
     return tmp_dir;
 }
-
-#if defined(__has_feature) /* clang has no macro for it */
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED
-#endif
-#endif

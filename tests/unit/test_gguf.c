@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/support/gguf_builder.h"
@@ -87,7 +88,7 @@ TEST(getters_keep_defaults_and_refuse_other_types)
 {
     struct gguf_builder *b = gguf_builder_new();
     static const uint32_t same[] = {7, 7, 7}, differing[] = {7, 7, 8};
-    static const int32_t negative[] = {-1, -1};
+    static const int32_t negative[] = {-1, -1}, positive[] = {5, 5};
     gguf_builder_u32(b, "u32", 4000000000u);
     gguf_builder_i32(b, "i32", 5);
     gguf_builder_f32(b, "f32", 0.5f);
@@ -96,6 +97,8 @@ TEST(getters_keep_defaults_and_refuse_other_types)
     gguf_builder_array(b, "same", GGUF_U32, 3, same, sizeof same);
     gguf_builder_array(b, "differing", GGUF_U32, 3, differing, sizeof differing);
     gguf_builder_array(b, "negative", GGUF_I32, 2, negative, sizeof negative);
+    gguf_builder_array(b, "positive", GGUF_I32, 2, positive, sizeof positive);
+    gguf_builder_array(b, "floats", GGUF_F32, 1, &(float){1}, sizeof(float));
     gguf_builder_array(b, "empty", GGUF_U32, 0, NULL, 0);
     struct gguf *g = open_built(b);
     struct error err = {0};
@@ -119,6 +122,9 @@ TEST(getters_keep_defaults_and_refuse_other_types)
     ck_assert_int_eq(gguf_get_bool(g, "u32", true, &flag, &err), STATUS_INVALID);
     ck_assert_int_eq(gguf_get_string(g, "string", true, &s, &err), STATUS_OK);
     ck_assert(span_equal(s, (struct span){"a\0b", 3}));
+    ck_assert_int_eq(gguf_get_string(g, "absent", false, &s, &err), STATUS_OK);
+    ck_assert_int_eq(gguf_get_string(g, "u32", false, &s, &err), STATUS_INVALID);
+    ck_assert(span_equal(s, (struct span){"a\0b", 3}));
     ck_assert_int_eq(gguf_get_u32_uniform(g, "same", true, &u, &err), STATUS_OK);
     ck_assert_uint_eq(u, 7);
     ck_assert_int_eq(gguf_get_u32_uniform(g, "u32", true, &u, &err), STATUS_OK);
@@ -126,6 +132,13 @@ TEST(getters_keep_defaults_and_refuse_other_types)
     ck_assert_int_eq(gguf_get_u32_uniform(g, "differing", true, &u, &err), STATUS_UNSUPPORTED);
     ck_assert_ptr_nonnull(strstr(err.text, "layer 2"));
     ck_assert_int_eq(gguf_get_u32_uniform(g, "negative", true, &u, &err), STATUS_RANGE);
+    ck_assert_int_eq(gguf_get_u32_uniform(g, "positive", true, &u, &err), STATUS_OK);
+    ck_assert_uint_eq(u, 5);
+    ck_assert_int_eq(gguf_get_u32_uniform(g, "absent", false, &u, &err), STATUS_OK);
+    ck_assert_uint_eq(u, 5);
+    ck_assert_int_eq(gguf_get_u32_uniform(g, "absent", true, &u, &err), STATUS_INVALID);
+    ck_assert_int_eq(gguf_get_u32_uniform(g, "floats", true, &u, &err), STATUS_INVALID);
+    ck_assert_str_eq(err.text, "key \"floats\" is an array of f32, must be of u32 or i32");
     ck_assert_int_eq(gguf_get_u32_uniform(g, "empty", true, &u, &err), STATUS_INVALID);
     ck_assert_int_eq(gguf_get_array(g, "same", GGUF_U32, true, &key, &err), STATUS_OK);
     ck_assert_uint_eq(key->count, 3);
@@ -134,6 +147,38 @@ TEST(getters_keep_defaults_and_refuse_other_types)
     ck_assert_int_eq(gguf_get_array(g, "absent", GGUF_F32, false, &key, &err), STATUS_OK);
     ck_assert_ptr_null(key);
     gguf_close(g);
+}
+END
+
+/* FNV-1a is 0 behind these eight bytes, and stays 0 over every zero byte; the two names of 8 bytes collide as well. */
+TEST(names_that_hash_alike_are_told_apart)
+{
+    static const char zero[] = "\xd5\x6b\xb9\x53\x42\x87\x08\x36\0\0", other[] = "\xd5\x6b\xb9\x53\x42\x87\x08\x37";
+    struct gguf_builder *b = gguf_builder_new();
+    for (uint32_t i = 0; i < 3; i++)
+        gguf_builder_raw(b, (struct span){zero, 10 - i}, GGUF_U32, &i, sizeof i, true);
+    gguf_builder_raw(b, (struct span){other, 8}, GGUF_U32, &(uint32_t){3}, sizeof(uint32_t), true);
+    ck_assert_uint_eq(hash_bytes(HASH_SEED, zero, 8), 0);
+    ck_assert_uint_eq(hash_bytes(HASH_SEED, zero, 10), 0);
+    struct gguf *g = open_built(b);
+    uint32_t value;
+    ck_assert_int_eq(gguf_get_u32(g, zero, true, &value, NULL), STATUS_OK); /* a C string: the shortest of the three */
+    ck_assert_uint_eq(value, 2);
+    ck_assert_int_eq(gguf_get_u32(g, other, true, &value, NULL), STATUS_OK);
+    ck_assert_uint_eq(value, 3);
+    gguf_close(g);
+}
+END
+
+TEST(a_refusal_needs_no_message)
+{
+    struct gguf_builder *b = gguf_builder_new();
+    struct gguf *g;
+    gguf_builder_tensor(b, "t", 31, 1, (uint64_t[]){32}, NULL, 18);
+    gguf_builder_write(b, tmp_path("model.gguf"));
+    gguf_builder_free(b);
+    ck_assert_int_eq(gguf_open(tmp_path("model.gguf"), NULL, &g, NULL), STATUS_UNSUPPORTED);
+    ck_assert_ptr_null(g);
 }
 END
 
@@ -500,6 +545,93 @@ TEST(split_keys_and_names_must_agree)
 }
 END
 
+/* Shard 2 of 2 as it should be: split keys, and the second of two tensors. */
+static struct gguf_builder *second_shard(void)
+{
+    struct gguf_builder *b = gguf_builder_new();
+    gguf_builder_u16(b, "split.no", 1);
+    gguf_builder_u16(b, "split.count", 2);
+    gguf_builder_i32(b, "split.tensors.count", 2);
+    gguf_builder_tensor(b, "second", 0, 1, (uint64_t[]){1}, NULL, 0);
+    return b;
+}
+
+static void write_first_shard(void)
+{
+    struct gguf_builder *b = gguf_builder_new();
+    gguf_builder_u16(b, "split.no", 0);
+    gguf_builder_u16(b, "split.count", 2);
+    gguf_builder_i32(b, "split.tensors.count", 2);
+    gguf_builder_u32(b, "general.alignment", 32);
+    gguf_builder_u32(b, "number", 7);
+    gguf_builder_string(b, "text", "seven");
+    gguf_builder_array(b, "numbers", GGUF_U32, 1, &(uint32_t){7}, 4);
+    gguf_builder_tensor(b, "first", 0, 1, (uint64_t[]){1}, NULL, 0);
+    gguf_builder_write(b, tmp_path("m-00001-of-00002.gguf"));
+    gguf_builder_free(b);
+}
+
+/* NULL: opens. Frees b. */
+static void expect_with_second(struct gguf_builder *b, const char *part)
+{
+    gguf_builder_write(b, tmp_path("m-00002-of-00002.gguf"));
+    gguf_builder_free(b);
+    if (part)
+        expect_refusal(tmp_path("m-00001-of-00002.gguf"), part);
+    else
+        gguf_close(open_path(tmp_path("m-00001-of-00002.gguf")));
+}
+
+TEST(a_later_shard_repeats_what_the_first_says)
+{
+    struct gguf_builder *b;
+    write_first_shard();
+    expect_with_second(second_shard(), NULL);
+    b = second_shard();
+    gguf_builder_u32(b, "number", 7);
+    gguf_builder_string(b, "text", "seven");
+    gguf_builder_array(b, "numbers", GGUF_U32, 1, &(uint32_t){7}, 4);
+    gguf_builder_string(b, "another", "may stand here");
+    expect_with_second(b, NULL);
+    b = second_shard();
+    gguf_builder_alignment(b, 64); /* each file's own */
+    expect_with_second(b, NULL);
+    b = second_shard();
+    gguf_builder_u32(b, "number", 8);
+    expect_with_second(b, "m-00002-of-00002.gguf: key \"number\" disagrees with the first shard");
+    b = second_shard();
+    gguf_builder_i32(b, "number", 7);
+    expect_with_second(b, "key \"number\" disagrees with the first shard");
+    b = second_shard();
+    gguf_builder_string(b, "text", "seve");
+    expect_with_second(b, "key \"text\" disagrees with the first shard");
+    b = second_shard();
+    gguf_builder_array(b, "numbers", GGUF_I32, 1, &(uint32_t){7}, 4);
+    expect_with_second(b, "key \"numbers\" disagrees with the first shard");
+    b = second_shard();
+    gguf_builder_u16(b, "split.count", 3);
+    expect_with_second(b, "m-00002-of-00002.gguf: split.count is 3, the first shard says 2");
+    b = second_shard();
+    gguf_builder_u32(b, "split.count", 2);
+    expect_with_second(b, "m-00002-of-00002.gguf: key \"split.count\" has type u32, must be u16");
+}
+END
+
+TEST(shard_numbers_are_read_only_where_they_stand)
+{
+    static const char *const names[] = {"m-0000!-of-00003.gguf", "m-00001-of-0000x.gguf", "m-00002-xx-00003.gguf",
+                                        "m-00002-of-00003.gguF", "m_00002-of-00003.gguf"};
+    ck_assert_int_eq(chdir(suite_tmp()), 0); /* a whole path is longer than the shortest form */
+    for (size_t i = 0; i < sizeof names / sizeof names[0] + 1; i++) {
+        const char *name = i ? names[i - 1] : "m.gguf";
+        struct gguf_builder *b = shard_model();
+        gguf_builder_write(b, name);
+        gguf_builder_free(b);
+        gguf_close(open_path(name));
+    }
+}
+END
+
 TEST(a_check_finds_damaged_values_and_sums_the_data)
 {
     struct gguf_builder *b = gguf_builder_tiny(&(struct tiny_model){.type = 8, .n_ff = 8192 + 32});
@@ -549,21 +681,57 @@ TEST(prefault_reports_progress_up_to_one)
 }
 END
 
-TEST(a_refused_lock_says_needed_and_allowed_bytes)
+static size_t locked_kb(void)
 {
-    if (suite_sanitized())
-        SKIP("the sanitizers turn mlock into nothing");
-    struct gguf *g = open_built(gguf_builder_tiny(&(struct tiny_model){.type = 8}));
-    struct rlimit limit = {4096, 4096};
-    struct error err;
+    char line[256];
+    size_t kb = SIZE_MAX;
+    FILE *f = fopen("/proc/self/status", "r");
+    while (f && fgets(line, sizeof line, f))
+        sscanf(line, "VmLck: %zu kB", &kb);
+    fclose(f);
+    return kb;
+}
+
+/* Status of gguf_lock by a user who may lock `bytes`. */
+static enum status lock_within(struct gguf *g, size_t bytes, struct error *err)
+{
+    struct rlimit limit = {bytes, bytes};
     bool root = geteuid() == 0; /* who may lock anything, unless he gives the capability away */
     ck_assert_int_eq(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
     if (root)
         ck_assert_int_eq(seteuid(65534), 0);
-    enum status s = gguf_lock(g, &err);
+    enum status s = gguf_lock(g, err);
     if (root)
         ck_assert_int_eq(seteuid(0), 0);
-    ck_assert_int_eq(s, STATUS_NO_MEMORY);
+    return s;
+}
+
+TEST(a_lock_that_the_second_shard_is_refused_is_undone)
+{
+    if (suite_has_sanitizer())
+        SKIP("the sanitizers turn mlock into nothing");
+    struct gguf_builder *b = shard_model();
+    struct error err;
+    gguf_builder_write_shards(b, stem(), 2);
+    gguf_builder_free(b);
+    struct gguf *g = open_path(tmp_path("m-00001-of-00002.gguf"));
+    struct stat st;
+    ck_assert_int_eq(stat(tmp_path("m-00001-of-00002.gguf"), &st), 0);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), first = ((size_t)st.st_size + page - 1) / page * page;
+    ck_assert_int_eq(lock_within(g, first, &err), STATUS_NO_MEMORY);
+    ck_assert_uint_eq(locked_kb(), 0);
+    ck_assert_ptr_nonnull(strstr(err.text, "locking the model needs "));
+    gguf_close(g);
+}
+END
+
+TEST(a_refused_lock_says_needed_and_allowed_bytes)
+{
+    if (suite_has_sanitizer())
+        SKIP("the sanitizers turn mlock into nothing");
+    struct gguf *g = open_built(gguf_builder_tiny(&(struct tiny_model){.type = 8}));
+    struct error err;
+    ck_assert_int_eq(lock_within(g, 4096, &err), STATUS_NO_MEMORY);
     char expected[128];
     snprintf(expected, sizeof expected, "needs %llu bytes, allowed are 4096 ", (unsigned long long)gguf_file_bytes(g));
     if (!strstr(err.text, expected))
@@ -599,12 +767,14 @@ TEST(every_fixture_opens)
 END
 
 SUITE(gguf, T(every_value_type_is_read_back), T(getters_keep_defaults_and_refuse_other_types),
+      T(names_that_hash_alike_are_told_apart), T(a_refusal_needs_no_message),
       T(strings_of_an_array_are_walked_in_order), T(tensors_are_found_at_every_alignment),
       T(the_padding_behind_the_last_tensor_may_be_missing), T(a_vocabulary_only_file_opens), T(version_2_opens),
       T(the_fingerprint_covers_metadata_and_directory_but_not_data), T(bytes_behind_the_last_tensor_are_noted),
       T(a_million_tiny_keys_open_fast), T(ten_megabyte_strings_and_escapes_are_data), T(shards_load_as_one_model),
       T(a_missing_shard_is_named), T(a_later_shard_is_refused_naming_the_first), T(mixed_shards_are_refused_by_name),
-      T(split_keys_and_names_must_agree), T(a_check_finds_damaged_values_and_sums_the_data),
+      T(split_keys_and_names_must_agree), T(a_later_shard_repeats_what_the_first_says),
+      T(shard_numbers_are_read_only_where_they_stand), T(a_check_finds_damaged_values_and_sums_the_data),
       T(prefault_reports_progress_up_to_one),
-      T(a_refused_lock_says_needed_and_allowed_bytes), T(every_seed_of_the_fuzzers_opens),
+      T(a_lock_that_the_second_shard_is_refused_is_undone), T(a_refused_lock_says_needed_and_allowed_bytes), T(every_seed_of_the_fuzzers_opens),
       T(every_fixture_opens))

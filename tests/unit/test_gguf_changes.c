@@ -53,6 +53,7 @@ static void expect_changed(struct gguf *g, const char *part)
     ck_assert(gguf_has_changed(g, &why));
     if (!strstr(why, part))
         ck_abort_msg("\"%s\" not in: %s", part, why);
+    ck_assert(gguf_has_changed(g, NULL));
     ck_assert(gguf_has_changed(g, &again));
     ck_assert_str_eq(why, again);
 }
@@ -97,6 +98,27 @@ TEST(a_rewrite_in_place_is_noticed)
     ck_assert_int_eq(utimensat(AT_FDCWD, path, (struct timespec[]){st.st_atim, st.st_mtim}, 0), 0);
     expect_changed(g, "m.gguf: the file was written to while in use");
     gguf_close(g);
+}
+END
+
+TEST(a_change_of_any_shard_is_noticed)
+{
+    struct gguf_builder *b = gguf_builder_tiny(&(struct tiny_model){.type = 8});
+    char stem[4096], name[4200];
+    snprintf(stem, sizeof stem, "%s/s", suite_tmp());
+    for (unsigned i = 1; i <= 3; i++) {
+        struct gguf *g;
+        gguf_builder_write_shards(b, stem, 3);
+        snprintf(name, sizeof name, "%s-00001-of-00003.gguf", stem);
+        ck_assert_int_eq(gguf_open(name, NULL, &g, NULL), STATUS_OK);
+        ck_assert(!gguf_has_changed(g, NULL));
+        snprintf(name, sizeof name, "%s-%05u-of-00003.gguf", stem, i);
+        ck_assert_int_eq(truncate(name, 100), 0);
+        snprintf(name, sizeof name, "s-%05u-of-00003.gguf: the file changed while in use: 100 bytes now", i);
+        expect_changed(g, name);
+        gguf_close(g);
+    }
+    gguf_builder_free(b);
 }
 END
 
@@ -207,17 +229,22 @@ static void exit_with_6(int number, siginfo_t *info, void *context)
     _exit(info->si_addr ? 6 : 7);
 }
 
-/* Status of a child that installs `action`, opens a model and then reads a hole elsewhere, or gets a sent signal. */
-static int child_status(const struct sigaction *action, bool sent)
+/* Which bus error: the page mapped before the model, the page mapped behind it (one lies above it, one below), a signal. */
+enum bus_error { HOLE_BEFORE, HOLE_BEHIND, SENT, BUS_ERRORS };
+
+/* Status of a child that installs `action`, opens a model and then has a bus error that is not the model's. */
+static int child_status(const struct sigaction *action, enum bus_error kind)
 {
     pid_t child = fork();
     if (child == 0) {
         sigaction(SIGBUS, action, NULL);
+        volatile char *before = foreign_hole();
         open_model();
-        if (sent)
+        volatile char *behind = foreign_hole();
+        if (kind == SENT)
             raise(SIGBUS);
         else
-            (void)foreign_hole()[0];
+            (void)(kind == HOLE_BEFORE ? before : behind)[0];
         _exit(0);
     }
     int status;
@@ -228,23 +255,23 @@ static int child_status(const struct sigaction *action, bool sent)
 TEST(a_bus_error_elsewhere_goes_to_the_action_before)
 {
     struct sigaction action = {.sa_handler = exit_with_5};
-    for (int sent = 0; sent < 2; sent++) {
-        int status = child_status(&action, sent);
+    for (int kind = 0; kind < BUS_ERRORS; kind++) {
+        int status = child_status(&action, (enum bus_error)kind);
         ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 5);
     }
     action = (struct sigaction){.sa_flags = SA_SIGINFO};
     action.sa_sigaction = exit_with_6;
-    int status = child_status(&action, false);
+    int status = child_status(&action, HOLE_BEHIND);
     ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 6);
     action = (struct sigaction){.sa_handler = SIG_DFL};
-    for (int sent = 0; sent < 2; sent++) {
-        status = child_status(&action, sent);
+    for (int kind = 0; kind < BUS_ERRORS; kind++) {
+        status = child_status(&action, (enum bus_error)kind);
         ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
     }
     action = (struct sigaction){.sa_handler = SIG_IGN};
-    status = child_status(&action, true);
+    status = child_status(&action, SENT);
     ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    status = child_status(&action, false);
+    status = child_status(&action, HOLE_BEHIND);
     ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
 }
 END
@@ -263,9 +290,25 @@ TEST(mappings_come_and_go_without_leaving_slots_behind)
 }
 END
 
+TEST(no_more_files_are_mapped_than_are_guarded)
+{
+    struct gguf *files[256], *g = open_model();
+    struct error err;
+    gguf_close(g);
+    for (size_t i = 0; i < 256; i++)
+        ck_assert_int_eq(gguf_open(path, NULL, &files[i], &err), STATUS_OK);
+    ck_assert_int_eq(gguf_open(path, NULL, &g, &err), STATUS_RANGE);
+    ck_assert_ptr_nonnull(strstr(err.text, "more than 256 model files mapped at one time"));
+    gguf_close(files[100]);
+    ck_assert_int_eq(gguf_open(path, NULL, &files[100], &err), STATUS_OK);
+    for (size_t i = 0; i < 256; i++)
+        gguf_close(files[i]);
+}
+END
+
 SUITE(gguf_changes, T(a_truncated_file_is_noticed_and_reads_as_zeros),
       T(a_file_truncated_and_grown_back_is_noticed_by_its_missing_page), T(a_rewrite_in_place_is_noticed),
-      T(a_change_stays_noticed), T(a_replacement_by_rename_is_no_change),
+      T(a_change_of_any_shard_is_noticed), T(a_change_stays_noticed), T(a_replacement_by_rename_is_no_change),
       T(reading_changing_permissions_and_links_are_no_change), T(threads_may_read_while_the_file_shrinks),
       T(prefault_survives_a_truncated_file), T(a_bus_error_elsewhere_goes_to_the_action_before),
-      T(mappings_come_and_go_without_leaving_slots_behind))
+      T(mappings_come_and_go_without_leaving_slots_behind), T(no_more_files_are_mapped_than_are_guarded))

@@ -37,8 +37,8 @@ TEST(what_is_not_a_regular_file_is_refused_by_kind)
     ck_assert_int_eq(mkfifo(tmp_path("fifo"), 0600), 0);
     expect_refusal(tmp_path("fifo"), "is a FIFO, not a regular file");
     expect_refusal(suite_tmp(), "is a directory, not a regular file");
-    expect_refusal("/dev/zero", "/dev/zero: is a character device, not a regular file");
-    expect_refusal("/dev/null", "is a character device");
+    expect_refusal("/dev/zero", "/dev/zero: is a device, not a regular file");
+    expect_refusal("/dev/null", "is a device");
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
     snprintf(address.sun_path, sizeof address.sun_path, "%s", tmp_path("socket"));
     ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
@@ -82,6 +82,7 @@ TEST(formats_given_by_mistake_are_named)
         {"PK\3\4\x14\0\0\0\0\0", 10, "is a zip archive"},
         {"\x28\xb5\x2f\xfd\0\0", 6, "is a zstd file"},
         {"\x0a\0\0\0\0\0\0\0{\"a\":[1]}", 18, "is a safetensors file"},
+        {"\x0a\0\0\0\0\0\0\0[{\"a\":1}]", 18, "magic \"\\x0a\\x00\\x00\\x00\" is not \"GGUF\""}, /* JSON, but no object */
         {"FUGG\0\0\0\3", 8, "is a byte-swapped (big-endian) GGUF file"},
         {"lmgg\1\0\0\0", 8, "is an old GGML file"},
         {"<!DOCTYPE html><html>", 21, "is an HTML page"},

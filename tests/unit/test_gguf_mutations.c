@@ -183,6 +183,8 @@ static const struct mutation mutations[] = {
      "*: tensor \"token_embd.weight\": dimensions 288230376151711744 x 355 x 1 x 1 have more than 2^63-1 elements"},
     {"tensor[token_embd.weight].dim1", POKE, 8, 0x01f0000000000000,
      "*: tensor \"token_embd.weight\": 8935141660703064064 elements of type Q8_0 take more than 2^63-1 bytes"},
+    {"tensor[token_embd.weight].dim1", POKE, 8, 0x0200000000000000,
+     "*: tensor \"token_embd.weight\": dimensions 64 x 144115188075855872 x 1 x 1 have more than 2^63-1 elements"},
     {"tensor[token_embd.weight].dim0", POKE, 8, 63,
      "*: tensor \"token_embd.weight\": row length 63 is not a multiple of the block size 32 of type Q8_0"},
     {"tensor[token_embd.weight].dim0", POKE, 8, 1,

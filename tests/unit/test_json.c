@@ -474,7 +474,7 @@ END
 TEST(a_large_body_takes_no_memory_of_its_own)
 {
     struct json_value root;
-    if (suite_sanitized())
+    if (suite_has_sanitizer())
         SKIP("a sanitizer's allocator does not count");
     struct buffer b = {0};
     buffer_reserve(&b, 1 << 20);

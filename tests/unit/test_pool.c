@@ -190,7 +190,7 @@ END
 TEST(a_thread_that_cannot_be_created_is_an_error)
 {
     struct rlimit none = {.rlim_cur = 64u << 20, .rlim_max = 64u << 20};
-    if (suite_sanitized())
+    if (suite_has_sanitizer())
         SKIP("a sanitizer needs the address space this test takes away");
     struct pool *pool = NULL;
     struct error err;

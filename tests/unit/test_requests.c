@@ -543,7 +543,7 @@ static size_t memory_of(const char *element, size_t bytes, size_t *body_bytes)
 
 TEST(a_request_takes_a_small_multiple_of_its_body)
 {
-    if (suite_sanitized())
+    if (suite_has_sanitizer())
         SKIP("a sanitizer's allocator does not count");
     static const char *const elements[] = {"1,", "\"\",", "\"a\",1,", "\"some longer text of a part\","};
     for (size_t i = 0; i < 4; i++) {

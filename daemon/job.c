@@ -298,7 +298,7 @@ static void end_waiting(struct job *j, enum reason reason)
     else if (reason == REASON_SHUTDOWN)
         problem_busy(&problem, PROBLEM_DRAINING, server_drain_seconds(j->server), "the server is shutting down");
     j->figures.queue_ms = (double)(clock_ns() - j->arrived_ns) / 1e6;
-    j->refused = problem.kind != PROBLEM_NONE;
+    j->refused = problem.kind != PROBLEM_NONE && !job_has_committed(j); /* after progress lines the last one says why */
     job_finish(j, reason, problem.kind != PROBLEM_NONE ? &problem : NULL);
 }
 

@@ -398,6 +398,35 @@ static double longest_gap(size_t n_tokens, int *n_lines)
     return longest;
 }
 
+/* Progress lines have begun the reply with 200, so the end in the queue is told by its last line, and counted as told. */
+TEST(a_deadline_in_the_queue_behind_progress_lines_is_counted_as_it_is_told)
+{
+    start(model_slow(), slow);
+    struct http busy = begin("{\"prompt\":[1,9],\"max_tokens\":3900,\"ignore_eos\":true}");
+    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_running", 1, PATIENCE_MS));
+    struct http_reply r = {0};
+    struct buffer line = {0};
+    bool told = false;
+    for (long deadline_ms = 1500; !told && deadline_ms < PATIENCE_MS; deadline_ms *= 2) { /* slow ticks: 503 comes first */
+        char body[120];
+        snprintf(body, sizeof body, "{\"prompt\":[1,9],\"progress\":true,\"deadline_ms\":%ld}", deadline_ms);
+        struct http h = begin(body);
+        ck_assert(http_read_head(&h, &r, PATIENCE_MS));
+        told = r.status == 200;
+        while (told && http_read_line(&h, &r, &line, PATIENCE_MS))
+            continue;
+        http_close(&h);
+    }
+    ck_assert_ptr_nonnull(strstr(line.data, "\"reason\":\"deadline\""));
+    ck_assert_ptr_nonnull(strstr(line.data, "queue-timeout"));
+    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_total{route=\"/generate\",reason=\"deadline\"}", 1, PATIENCE_MS));
+    buffer_clear(&line);
+    http_reply_clear(&r);
+    http_close(&busy);
+    daemon_stop(&d);
+}
+END
+
 TEST(progress_is_told_at_least_once_a_second)
 {
     start(model_slow(), slow);
@@ -568,7 +597,8 @@ SUITE(jobs, T(a_stream_says_the_same_as_one_reply), T(the_first_line_comes_befor
       T(a_closed_connection_cancels_within_250_ms_in_each_state),
       T(a_cancelled_prefill_leaves_a_cache_that_gives_the_same_logits), T(a_repeated_prompt_is_reused_and_counted),
       T(the_line_is_bounded_and_the_refusal_says_when_to_come_back), T(a_job_is_cancelled_by_its_id),
-      T(deadlines_hold_while_queued_and_while_running), T(progress_is_told_at_least_once_a_second),
+      T(deadlines_hold_while_queued_and_while_running), T(a_deadline_in_the_queue_behind_progress_lines_is_counted_as_it_is_told),
+      T(progress_is_told_at_least_once_a_second),
       T(the_context_is_a_hard_edge), T(a_vocabulary_alone_tokenizes_and_refuses_the_rest),
       T(a_value_that_is_not_finite_is_a_problem_first_and_a_cut_later), T(a_client_that_stops_reading_is_cut_and_holds_nobody_up),
       T(large_bodies_are_read_off_the_loop_and_give_the_same_ids))

@@ -87,9 +87,9 @@ bool engine_thread_stop(struct server *s)
     pthread_cond_broadcast(&s->queue.work);
     pthread_cond_broadcast(&s->queue.space);
     pthread_mutex_unlock(&s->queue.lock);
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += JOIN_SECONDS;
-    if (atomic_load(&t->state) == ENGINE_LOADING || pthread_timedjoin_np(t->thread, NULL, &until))
+    if (atomic_load(&t->state) == ENGINE_LOADING || pthread_clockjoin_np(t->thread, NULL, CLOCK_MONOTONIC, &until))
         return false;
     t->started = false;
     return true;

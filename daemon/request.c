@@ -2,6 +2,8 @@
 #include "daemon/request.h"
 
 #include <assert.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -167,14 +169,23 @@ static void after_worker(uv_work_t *work, int status)
     server_check_drained(s);
 }
 
+/* The first work starts libuv's threads, and they must not let in the signals that end the process in order. */
+static bool start_worker(struct request *r)
+{
+    sigset_t old;
+    server_hold_signals(&old);
+    int status = uv_queue_work(&r->server->loop, &r->work, on_worker, after_worker);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return status == 0;
+}
+
 static void prepare(struct request *r)
 {
     r->stage = REQUEST_PREPARED;
     if (r->problem.kind != PROBLEM_NONE || r->reply.status || !r->route->actions->prepare)
         return;
     r->work.data = r;
-    if (r->body.size > INLINE_BODY_BYTES &&
-        uv_queue_work(&r->server->loop, &r->work, on_worker, after_worker) == 0) {
+    if (r->body.size > INLINE_BODY_BYTES && start_worker(r)) {
         r->stage = REQUEST_PREPARING;
         r->server->n_working++;
         request_suspend(r);

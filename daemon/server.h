@@ -2,6 +2,7 @@
 #ifndef GGUFD_DAEMON_SERVER_H
 #define GGUFD_DAEMON_SERVER_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -78,6 +79,8 @@ unsigned server_queue_seconds(struct server *s);
 /* shutdown.c: stop accepting, let requests finish, cut them after drain_timeout or at a second call. */
 void server_drain(struct server *s, const char *why);
 void server_check_drained(struct server *s);
+/* The signals that the loop takes stay outside the calling thread and those it starts; *old: the mask before. */
+void server_hold_signals(sigset_t *old);
 /* After the loop has ended: takes everything down. */
 void server_stop(struct server *s);
 

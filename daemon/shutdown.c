@@ -1,5 +1,6 @@
 /* The orderly end: stop accepting, finish what runs, cut what takes too long. */
 #include <assert.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -72,6 +73,16 @@ static void cut_connections(struct server *s)
     }
 }
 
+void server_hold_signals(sigset_t *old)
+{
+    sigset_t ours;
+    sigemptyset(&ours);
+    sigaddset(&ours, SIGTERM);
+    sigaddset(&ours, SIGINT);
+    sigaddset(&ours, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, &ours, old);
+}
+
 static void close_handle(uv_handle_t *handle, void *context)
 {
     (void)context;
@@ -106,6 +117,7 @@ void server_stop(struct server *s)
         while (s->n_working)
             uv_run(&s->loop, UV_RUN_ONCE);
     }
+    server_hold_signals(NULL); /* without its handle each would end the process with another status than ours */
     uv_walk(&s->loop, close_handle, NULL);
     while (uv_run(&s->loop, UV_RUN_DEFAULT))
         continue;

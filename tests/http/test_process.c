@@ -471,6 +471,36 @@ static void expect_command(int status, const char *text, const char *const *argv
 }
 #define COMMAND(status, text, ...) expect_command(status, text, (const char *const[]){"ggufd", __VA_ARGS__, NULL})
 
+/* One signal after the other until it is gone, with libuv's workers started or not. */
+TEST(signals_while_it_stops_do_not_change_the_exit_status)
+{
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
+    for (int round = 0; round < (suite_sanitized() ? 8 : 24); round++) {
+        daemon_start(&d, model_tiny(), NULL);
+        if (round % 2) {
+            char *ids = prompt_of_ids(2000), *body = NULL; /* more than is read on the loop's own thread */
+            struct http_reply r;
+            ck_assert(asprintf(&body, "{\"tokens\":%s}", ids) > 0);
+            http_call(d.address, "POST", "/detokenize", NULL, body, &r);
+            ck_assert_int_eq(r.status, 200);
+            http_reply_clear(&r);
+            free(ids);
+            free(body);
+        }
+        siginfo_t info = {0};
+        for (int i = 0; info.si_pid == 0; i++) {
+            kill(d.pid, numbers[i % 3]);
+            sleep_ms(0.1 * (i % 3));
+            if (waitid(P_PID, (id_t)d.pid, &info, WEXITED | WNOHANG | WNOWAIT))
+                ck_abort_msg("waitid: %s", strerror(errno));
+        }
+        int status = daemon_wait(&d, PATIENCE_MS);
+        if (status != 0)
+            ck_abort_msg("round %d: status %d", round, status);
+    }
+}
+END
+
 TEST(commands_check_inspect_and_generate_without_a_server)
 {
     const char *model = model_tiny(), *bad = suite_root("Makefile");
@@ -507,4 +537,5 @@ SUITE(process, T(sigterm_ends_an_idle_daemon_at_once), T(sigterm_lets_a_stream_e
       T(a_socket_from_systemd_replaces_listen_and_outlives_the_daemon),
       T(a_stuck_engine_shows_in_ready_and_stops_the_watchdog),
       T(while_the_model_loads_the_daemon_answers_and_ends_when_told), T(an_idle_daemon_costs_nothing),
+      T(signals_while_it_stops_do_not_change_the_exit_status),
       T(commands_check_inspect_and_generate_without_a_server), T(a_refused_model_ends_the_daemon_with_status_2))

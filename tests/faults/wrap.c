@@ -1,6 +1,7 @@
 /* Calls that fail on command; see tests/support/faults.h. Linked with -Wl,--wrap=NAME for every row below. */
 #include <cJSON.h>
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <microhttpd.h>
@@ -13,10 +14,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include <uv.h>
 
@@ -107,7 +111,6 @@ WRAP(int, getsockopt, (int fd, int level, int option, void *p, socklen_t *n), (f
 WRAP(int, setsockopt, (int fd, int level, int option, const void *p, socklen_t n), (fd, level, option, p, n), -1,
      ENOBUFS)
 WRAP(int, poll, (struct pollfd * p, nfds_t n, int timeout), (p, n, timeout), -1, ENOMEM)
-WRAP(ssize_t, send, (int fd, const void *p, size_t n, int flags), (fd, p, n, flags), -1, ENOBUFS)
 WRAP(int, getaddrinfo, (const char *h, const char *s, const struct addrinfo *hints, struct addrinfo **found),
      (h, s, hints, found), EAI_MEMORY, 0)
 WRAP(int, getnameinfo, (const struct sockaddr *a, socklen_t n, char *h, socklen_t hn, char *s, socklen_t sn, int flags),
@@ -216,4 +219,57 @@ struct MHD_Daemon *__wrap_MHD_start_daemon(unsigned flags, uint16_t port, MHD_Ac
                                         context, args);
     va_end(args);
     return d;
+}
+
+/* ---- calls of libmicrohttpd and libuv: the program's own symbols are found first ---- */
+
+static bool comes_from(const void *caller, const char *library)
+{
+    Dl_info info;
+    return dladdr(caller, &info) && info.dli_fname && strstr(info.dli_fname, library);
+}
+
+/* type name(parameters) fails for callers in `library`; "" is any. Visible, so that libraries bind to it. */
+#define INTERPOSE(type, name, parameters, arguments, library, failure, error)                            \
+    type name parameters;                                                                                \
+    __attribute__((visibility("default"))) type name parameters                                          \
+    {                                                                                                    \
+        static type(*_Atomic real) parameters;                                                           \
+        const void *caller = __builtin_return_address(0);                                                \
+        if (!real)                                                                                       \
+            real = (type(*) parameters)(uintptr_t)dlsym(RTLD_NEXT, #name);                                \
+        if (faults && comes_from(caller, library) && fails(#name, caller, error))                         \
+            return failure;                                                                              \
+        return real arguments;                                                                           \
+    }
+
+INTERPOSE(ssize_t, recv, (int fd, void *p, size_t n, int flags), (fd, p, n, flags), "", -1, ECONNRESET)
+INTERPOSE(ssize_t, send, (int fd, const void *p, size_t n, int flags), (fd, p, n, flags), "", -1, ENOBUFS)
+INTERPOSE(ssize_t, sendmsg, (int fd, const struct msghdr *m, int flags), (fd, m, flags), "", -1, ECONNRESET)
+INTERPOSE(int, epoll_create1, (int flags), (flags), "", -1, EMFILE)
+INTERPOSE(int, eventfd, (unsigned count, int flags), (count, flags), "", -1, EMFILE)
+
+/* Only what the kernel may refuse; libuv ends the process by itself when its own watch fails. */
+int epoll_ctl(int set, int operation, int fd, struct epoll_event *event);
+__attribute__((visibility("default"))) int epoll_ctl(int set, int operation, int fd, struct epoll_event *event)
+{
+    static int (*_Atomic real)(int, int, int, struct epoll_event *);
+    const void *caller = __builtin_return_address(0);
+    if (!real)
+        real = (int (*)(int, int, int, struct epoll_event *))(uintptr_t)dlsym(RTLD_NEXT, "epoll_ctl");
+    if (faults && operation == EPOLL_CTL_ADD && comes_from(caller, "microhttpd") && fails("epoll_ctl", caller, ENOSPC))
+        return -1;
+    return real(set, operation, fd, event);
+}
+
+/* ---- a clock that is set while the daemon runs ---- */
+
+int __real_clock_gettime(clockid_t clock, struct timespec *t);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
+{
+    int r = __real_clock_gettime(clock, t);
+    if (faults && clock == CLOCK_REALTIME)
+        t->tv_sec += atomic_load(&faults->clock_step_s);
+    return r;
 }

@@ -420,6 +420,39 @@ TEST(a_full_disk_stops_the_log_and_nothing_else)
 }
 END
 
+/* Somebody sets the time of day: no wait may be measured by it. */
+TEST(a_clock_that_is_set_disturbs_no_timeout)
+{
+    static const long steps[] = {-86400, 86400, 0, -86400};
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        setup();
+        struct daemon d;
+        struct http running;
+        struct http_reply r;
+        const char *options[] = {"--listen", address, "--drain-timeout", "0", "--tier", "scalar", "--threads", "1", NULL};
+        daemon_fork(&d, model_slow(), options);
+        snprintf(d.address, sizeof d.address, "%s", address);
+        ck_assert_int_eq(wait_for_outcome(&d), -1);
+        ck_assert(http_open(&running, address)); /* runs until the end, with a deadline of an hour */
+        ck_assert(http_request(&running, "POST", "/generate", NULL,
+                               "{\"prompt\":[1,5],\"max_tokens\":4000,\"ignore_eos\":true,\"deadline_ms\":3600000}"));
+        ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_running", 1, PATIENCE_MS));
+        atomic_store(&faults->clock_step_s, steps[i]);
+        http_call(address, "POST", "/generate", NULL, "{\"prompt\":[1,9],\"max_tokens\":1,\"deadline_ms\":300}", &r);
+        ck_assert(r.status == 503 && http_has(&r, "queue-timeout"));
+        http_reply_clear(&r);
+        if (daemon_metric(&d, "ggufd_jobs_running") < 1)
+            fail_test(&d, "the running job was ended");
+        kill(d.pid, SIGTERM);
+        int status = daemon_wait(&d, PATIENCE_MS);
+        if (status != 0)
+            ck_abort_msg("a step of %ld s: status %d", steps[i], status);
+        http_close(&running);
+        atomic_store(&faults->clock_step_s, 0);
+    }
+}
+END
+
 static rlim_t n_descriptors;
 
 static void limit_descriptors(void)
@@ -506,5 +539,5 @@ END
 
 SUITE(faults, T_SLOW(each_call_of_start_may_fail, 1500), T_SLOW(each_call_of_a_command_may_fail, 900),
       T_SLOW(each_call_of_a_request_may_fail, 900), T(each_call_of_a_reload_may_fail),
-      T(a_full_disk_stops_the_log_and_nothing_else), T(without_descriptors_idle_connections_make_room),
+      T(a_full_disk_stops_the_log_and_nothing_else), T(a_clock_that_is_set_disturbs_no_timeout), T(without_descriptors_idle_connections_make_room),
       T(too_few_descriptors_to_start_are_a_message), T(a_broken_pipe_for_the_log_ends_nothing))

@@ -26,6 +26,10 @@ $(BUILD)/tests/ggufd-faults: $(BUILD)/tests/faults/wrap.o $(call object,daemon/m
 	@$(CC) $(LDFLAGS_ALL) $(LDFLAGS) $$(sh tests/faults/wrapped.sh) -o $@ $^ $(DAEMON_LIBS) -lm
 $(BUILD)/tests/http/test_faults: | $(BUILD)/tests/ggufd-faults
 
+# The suite itself stands in front of the allocator.
+$(BUILD)/tests/unit/test_no_memory: LDFLAGS_ALL += \
+    -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=asprintf,--wrap=__asprintf_chk
+
 ## make coverage                      lines and branches that the tests reach; fails below the limits in tests/coverage
 .PHONY: coverage
 coverage: deps

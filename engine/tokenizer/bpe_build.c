@@ -15,18 +15,19 @@ struct numbering {
     struct text_table table; /* text -> place in others */
 };
 
+/* On failure nothing has changed: numbers are still looked for. */
 static bool numbering_grow(struct numbering *m)
 {
     size_t capacity = m->capacity ? m->capacity * 2 : 1024;
+    struct text_table table;
     struct span *others = arena_array(m->arena, capacity, sizeof *others);
-    if (!others)
+    if (!others || !text_table_init(&table, m->arena, others, capacity))
         return false;
     if (m->n_others)
         memcpy(others, m->others, m->n_others * sizeof *others);
     m->others = others;
     m->capacity = capacity;
-    if (!text_table_init(&m->table, m->arena, others, capacity))
-        return false;
+    m->table = table;
     for (uint32_t i = 0; i < m->n_others; i++)
         text_table_add(&m->table, i);
     return true;

@@ -2,6 +2,8 @@
 #ifndef GGUFD_TOKENIZER_ENCODER_H
 #define GGUFD_TOKENIZER_ENCODER_H
 
+#include <assert.h>
+
 #include "engine/base/buffer.h"
 #include "engine/tokenizer/merge.h"
 #include "engine/tokenizer/tokenizer.h"
@@ -11,7 +13,7 @@ enum { WORD_CACHED_MAX = 16, WORD_CACHE_MIN = 64, WORD_CACHE_MAX = 1 << 13 };
 
 struct word_slot {
     uint64_t low, high; /* the word's bytes, zero-filled */
-    uint32_t at;        /* index of its first id in the output */
+    uint32_t at;        /* index of its first id in what this call has put out */
     uint8_t size;       /* 0: empty slot */
     uint8_t count;
 };
@@ -75,18 +77,17 @@ static inline struct word_slot *encoder_word_slot(struct encoder *e, struct span
 static inline bool encoder_repeat(struct encoder *e, const struct word_slot *slot)
 {
     for (size_t i = 0; i < slot->count; i++)
-        if (!encoder_push(e, (uint32_t)e->out->data[slot->at + i]))
+        if (!encoder_push(e, (uint32_t)e->out->data[e->first + slot->at + i]))
             return false;
     return true;
 }
 
-/* The ids from `at` on are those of the slot's word. */
+/* The ids from `at` on are those of the slot's word. A byte has three ids at most, so both numbers are small enough. */
 static inline void encoder_remember(struct encoder *e, struct word_slot *slot, size_t at, size_t size)
 {
     size_t count = e->out->count - at;
-    if (count > UINT8_MAX || at > UINT32_MAX)
-        return;
-    slot->at = (uint32_t)at;
+    assert(count <= UINT8_MAX && at - e->first <= UINT32_MAX);
+    slot->at = (uint32_t)(at - e->first);
     slot->count = (uint8_t)count;
     slot->size = (uint8_t)size;
 }

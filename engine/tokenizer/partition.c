@@ -266,7 +266,7 @@ static bool settle_overlaps(struct splitter *s)
         claim(s, token);
         ok = append(&claimed, token);
     }
-    if (ok && claimed.n)
+    if (claimed.n)
         qsort(claimed.data, claimed.n, sizeof *claimed.data, compare_fragments);
     for (size_t i = 0; ok && i < claimed.n; i++)
         ok = append_token(s, claimed.data[i]);

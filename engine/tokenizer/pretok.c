@@ -402,9 +402,9 @@ static size_t rule_match(struct segment *s, const struct ready_rule *r, size_t a
     case RULE_LITERAL:
         return literal_match(s, r->rule, at);
     case RULE_FRAMED:
-        return framed_match(s, r, at);
+        break;
     }
-    return at;
+    return framed_match(s, r, at);
 }
 
 /* ---- passes ---- */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/tokenizer/pretok.h"
+#include "engine/tokenizer/text_order.h"
 #include "tests/support/random.h"
 #include "tests/support/suite.h"
 #include "tests/support/tokenizing.h"
@@ -308,6 +309,59 @@ TEST(a_mask_token_strips_to_its_left)
 }
 END
 
+/* Which of the two masks strips is said by three different keys. */
+TEST(names_and_architectures_say_which_mask_strips)
+{
+    static const struct {
+        const char *name, *architecture, *pre;
+        bool mask, MASK;
+    } cases[] = {
+        {"A Modern-BERT", "llama", "gpt-2", false, true},  {"x", "nomic-bert-moe", "gpt-2", true, false},
+        {"x", "jina-bert-v3", "gpt-2", true, false},       {"x", "llama", "jina-v2-es", true, false},
+        {"x", "llama", "jina-v2-code", true, false},       {"modern", "llama", "gpt-2", false, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct tokens v = bpe_tokens();
+        int32_t mask = token(&v, "<mask>", 0, CONTROL), MASK = token(&v, "[MASK]", 0, CONTROL);
+        struct gguf_builder *b = bpe_builder(&v, cases[i].pre, NULL, 0);
+        gguf_builder_string(b, "general.name", cases[i].name);
+        gguf_builder_string(b, "general.architecture", cases[i].architecture);
+        struct vocabulary_file f = open_built(b, &v);
+        ck_assert_uint_eq(tokenizer_attributes(f.t, mask), TOKEN_CONTROL | (cases[i].mask ? TOKEN_LSTRIP : 0u));
+        ck_assert_uint_eq(tokenizer_attributes(f.t, MASK), TOKEN_CONTROL | (cases[i].MASK ? TOKEN_LSTRIP : 0u));
+        vocabulary_close(&f);
+    }
+    struct tokens v = bpe_tokens(); /* no such token; a name that is no string is no name */
+    struct gguf_builder *b = bpe_builder(&v, "jina-v2-de", NULL, 0);
+    gguf_builder_u32(b, "general.name", 1);
+    struct vocabulary_file f = open_built(b, &v);
+    expect(f.t, span_of("a <mask>"), PARSE, 8, 'a', ' ', '<', 'm', 'a', 's', 'k', '>');
+    vocabulary_close(&f);
+}
+END
+
+/* Lengths that drive libstdc++'s quicksort to its limit of depth, with equal ones among them; the order is what its
+ * std::sort leaves. */
+TEST(tokens_are_ordered_by_length_as_the_standard_library_does)
+{
+    static const unsigned char sizes[64] = {
+        15, 50, 9,  49, 4,  48, 11, 46, 7,  44, 13, 43, 2,  42, 14, 40, 8,  39, 16, 37, 5,  36, 34, 35, 3,  4,  6,  8,  8,  10, 12, 13,
+        51, 49, 48, 47, 45, 43, 42, 41, 39, 38, 36, 36, 17, 20, 19, 22, 21, 22, 22, 24, 23, 26, 25, 28, 27, 30, 29, 32, 31, 33, 33, 18};
+    static const unsigned char order[64] = {
+        32, 1,  3,  33, 5,  34, 35, 7,  36, 9,  11, 37, 13, 38, 39, 15, 17, 40, 41, 19, 21, 43, 42, 23, 22, 61, 62, 59, 60, 57, 58, 55,
+        56, 53, 54, 51, 52, 47, 49, 50, 48, 45, 46, 63, 44, 18, 0,  14, 31, 10, 30, 6,  29, 2,  16, 27, 28, 8,  26, 20, 4,  25, 24, 12};
+    struct span texts[64];
+    uint32_t ids[64];
+    for (uint32_t i = 0; i < 64; i++) {
+        texts[i] = (struct span){"", sizes[i]}; /* only lengths are looked at */
+        ids[i] = i;
+    }
+    text_order_by_length(ids, 64, texts);
+    for (size_t i = 0; i < 64; i++)
+        ck_assert_uint_eq(ids[i], order[i]);
+}
+END
+
 /* The reference's way, literally: token by token over all fragments. */
 static void split_slowly(const struct tokenizer *t, const int32_t *list, size_t n, struct span text, int32_t *at)
 {
@@ -400,6 +454,101 @@ TEST(bpe_merges_by_rank_and_drops_what_no_token_spells)
     expect(f.t, span_of("\xff"), 0, 3, 0xef, 0xbf, 0xbd); /* ill-formed: U+FFFD */
     expect(f.t, (struct span){"a\0b", 3}, 0, 3, 'a', 0, 'b');
     expect_piece(f.t, blank_a, span_of(" a"));
+    vocabulary_close(&f);
+}
+END
+
+TEST(ill_formed_bytes_become_replacement_characters_one_by_one)
+{
+    struct tokens v = bpe_tokens();
+    struct vocabulary_file f = open_built(bpe_builder(&v, "gpt-2", NULL, 0), &v);
+    expect(f.t, span_of("\xc3("), 0, 4, 0xef, 0xbf, 0xbd, '(');
+    expect(f.t, span_of("\xe2\x82("), 0, 7, 0xef, 0xbf, 0xbd, 0xef, 0xbf, 0xbd, '(');
+    expect(f.t, span_of("\xf4\x90\x80\x80"), 0, 12, 0xef, 0xbf, 0xbd, 0xef, 0xbf, 0xbd, 0xef, 0xbf, 0xbd, 0xef, 0xbf, 0xbd);
+    expect(f.t, span_of("\xf4\x8f\xbf\xbf"), 0, 4, 0xf4, 0x8f, 0xbf, 0xbf);
+    expect(f.t, span_of("\xc1\x81"), 0, 1, 'A'); /* an overlong form counts, in its shortest form */
+    vocabulary_close(&f);
+}
+END
+
+/* Texts above 256 bytes remember their words: those of every length must come out as they do alone. */
+TEST(remembered_words_are_those_that_were_seen)
+{
+    static const char *const merges[] = {"a b", "ab a", "b b", "c c", "cc cc", "\xc4\xa0 a"};
+    static const char *const texts[] = {"ab", "aba", "bb", "cc", "cccc", ("\xc4\xa0" "a")};
+    struct tokens v = bpe_tokens();
+    for (size_t i = 0; i < 6; i++)
+        token(&v, texts[i], 0, NORMAL);
+    struct vocabulary_file f = open_built(bpe_builder(&v, "gpt-2", merges, 6), &v);
+    uint64_t state = 3;
+    for (int round = 0; round < 20; round++) {
+        struct token_list all = {0}, alone = {0};
+        struct buffer text;
+        buffer_init(&text);
+        for (int i = 0; i < 300; i++) {
+            char word[24] = " ";
+            size_t size = 2 + random_below(&state, 20);
+            for (size_t k = 1; k < size; k++)
+                word[k] = "abc"[random_below(&state, size < 5 ? 2 : 3)];
+            for (int again = 0; again < 2; again++) {
+                buffer_append(&text, word, size);
+                ck_assert_int_eq(tokenizer_encode(f.t, (struct span){word, size}, 0, SIZE_MAX, &alone, NULL), STATUS_OK);
+            }
+        }
+        ck_assert_int_eq(tokenizer_encode(f.t, buffer_span(&text), 0, SIZE_MAX, &all, NULL), STATUS_OK);
+        ck_assert_uint_eq(all.count, alone.count);
+        ck_assert_mem_eq(all.data, alone.data, all.count * sizeof *all.data);
+        /* appended to a list that holds ids already */
+        ck_assert_int_eq(tokenizer_encode(f.t, buffer_span(&text), 0, SIZE_MAX, &all, NULL), STATUS_OK);
+        ck_assert_uint_eq(all.count, 2 * alone.count);
+        ck_assert_mem_eq(all.data + alone.count, alone.data, alone.count * sizeof *all.data);
+        free(all.data);
+        free(alone.data);
+        buffer_clear(&text);
+    }
+    vocabulary_close(&f);
+}
+END
+
+/* Vocabularies whose symbols are characters: what merges know need not be a token, newlines are taken whole. */
+TEST(raw_vocabularies_merge_characters_that_are_no_tokens)
+{
+    struct tokens v = {0};
+    for (unsigned byte = 0; byte < 256; byte++) {
+        char text[8];
+        snprintf(text, sizeof text, "<0x%02X>", byte);
+        token(&v, text, 0, BYTE);
+    }
+    int32_t ab = token(&v, "ab", 0, NORMAL), blank = token(&v, "\xe2\x96\x81", 0, NORMAL);
+    int32_t newline = token(&v, "\n", 0, NORMAL), three = token(&v, "\n\n\n", 0, NORMAL);
+    struct gguf_builder *b = bpe_builder(&v, "gemma4", (const char *const[]){"a b", "a b", "b c"}, 3);
+    gguf_builder_bool(b, "tokenizer.ggml.add_bos_token", false);
+    struct vocabulary_file f = open_built(b, &v);
+    ck_assert(tokenizer_special(f.t)->add_bos); /* whatever the key says */
+    expect(f.t, span_of("ab"), 0, 1, ab);
+    expect(f.t, span_of("bc"), 0, 2, 'b', 'c'); /* merged, but no token */
+    expect(f.t, span_of("b d"), 0, 3, 'b', blank, 'd');
+    expect(f.t, span_of("\n\n\n"), 0, 1, three);
+    expect(f.t, span_of("\n\n"), 0, 2, newline, newline);
+    expect(f.t, span_of("\xd0\x96"), 0, 2, 0xd0, 0x96);
+    vocabulary_close(&f);
+}
+END
+
+/* A whole word is looked for by the bytes that a token spells, whatever its type. */
+TEST(whole_words_are_tokens_that_spell_them)
+{
+    struct tokens v = bpe_tokens();
+    int32_t control = token(&v, "\xc4\xa0" "ctl", 0, CONTROL), user = token(&v, "\xc4\xa0\xc3\x90", 0, UNUSED);
+    token(&v, "\xd0\x96", 0, NORMAL); /* outside the alphabet */
+    token(&v, "\xff\xff", 0, NORMAL); /* no text at all */
+    struct vocabulary_file f = open_built(bpe_builder(&v, "llama-bpe", NULL, 0), &v);
+    expect(f.t, span_of(" ctl"), 0, 1, control);
+    expect(f.t, span_of(" \xd0"), 0, 4, ' ', 0xef, 0xbf, 0xbd);
+    expect(f.t, span_of("\xd0\x96"), 0, 2, 0xd0, 0x96);
+    expect(f.t, span_of(" ct"), 0, 3, ' ', 'c', 't');
+    ck_assert(span_is(tokenizer_piece(f.t, control), "\xc4\xa0" "ctl"));
+    ck_assert_uint_eq(tokenizer_piece(f.t, user).size, 0);
     vocabulary_close(&f);
 }
 END
@@ -604,6 +753,34 @@ TEST(texts_name_special_ids_and_ends)
 }
 END
 
+/* Attributes and end of "<|end|>" and "</s>" beside other texts. */
+TEST(texts_beside_each_other_take_an_end_back)
+{
+    static const struct {
+        const char *texts[4];
+        bool end, s;
+    } cases[] = {
+        {{"<|end|>", "<|calls|>", "<|flush|>"}, false, true}, {{"<|end|>", "<|calls|>", "<|return|>"}, false, true},
+        {{"<|end|>", "<|call|>"}, true, true},                {{"<|end|>", "<|return|>"}, true, true},
+        {{"<|end|>", "<|tool_response>"}, true, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct tokens v = bpe_tokens();
+        int32_t s = token(&v, "</s>", 0, CONTROL), end = (int32_t)v.n;
+        for (size_t k = 0; cases[i].texts[k]; k++)
+            token(&v, cases[i].texts[k], 0, CONTROL);
+        int32_t unused = token(&v, "<unused7>", 0, CONTROL);
+        struct vocabulary_file f = open_built(bpe_builder(&v, "gpt-2", NULL, 0), &v);
+        ck_assert_int_eq(tokenizer_is_eog(f.t, end), cases[i].end);
+        ck_assert_uint_eq(tokenizer_attributes(f.t, end), cases[i].end ? TOKEN_CONTROL : TOKEN_USER_DEFINED);
+        ck_assert_int_eq(tokenizer_is_eog(f.t, s), cases[i].s);
+        ck_assert_uint_eq(tokenizer_attributes(f.t, s), cases[i].s ? TOKEN_CONTROL : TOKEN_NORMAL);
+        ck_assert_uint_eq(tokenizer_attributes(f.t, unused), TOKEN_CONTROL | TOKEN_UNUSED);
+        vocabulary_close(&f);
+    }
+}
+END
+
 TEST(other_kinds_of_vocabulary_are_refused_by_name)
 {
     static const char *const others[] = {"bert", "t5", "rwkv", "plamo2", "none", ""};
@@ -629,6 +806,8 @@ TEST(keys_of_a_wrong_type_or_length_are_refused)
         size_t short_by;
     } cases[] = {
         {"tokenizer.ggml.scores", GGUF_U8, 0},       {"tokenizer.ggml.scores", GGUF_F64, 0},
+        {"tokenizer.ggml.scores", GGUF_TYPE_COUNT, 0}, {"tokenizer.ggml.add_eos_token", GGUF_TYPE_COUNT, 0},
+        {"tokenizer.ggml.add_space_prefix", GGUF_TYPE_COUNT, 0},
         {"tokenizer.ggml.scores", GGUF_F32, 1},      {"tokenizer.ggml.token_type", GGUF_U32, 0},
         {"tokenizer.ggml.token_type", GGUF_I32, 1},  {"tokenizer.ggml.tokens", GGUF_I32, 0},
         {"tokenizer.ggml.tokens", GGUF_TYPE_COUNT, 0}, {"tokenizer.ggml.pre", GGUF_TYPE_COUNT, 0},
@@ -695,13 +874,11 @@ END
 
 /* ---- limits ---- */
 
-TEST(a_limit_stops_early_and_leaves_the_first_ids)
+static void expect_limits_kept(struct vocabulary_file f, const char *period)
 {
-    struct tokens v = bpe_tokens();
-    struct vocabulary_file f = open_built(bpe_builder(&v, "gpt-2", NULL, 0), &v);
     char text[4000];
     for (size_t i = 0; i < sizeof text; i++)
-        text[i] = i % 5 ? 'a' : ' ';
+        text[i] = period[i % strlen(period)];
     struct token_list all = {0}, some = {0};
     struct error err;
     struct span s = {text, sizeof text};
@@ -717,6 +894,34 @@ TEST(a_limit_stops_early_and_leaves_the_first_ids)
     }
     free(all.data);
     free(some.data);
+    vocabulary_close(&f);
+}
+
+TEST(a_limit_stops_early_and_leaves_the_first_ids)
+{
+    static const char *const names[] = {"gpt-2", "superbpe", "tiny_aya", "afmoe"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct tokens v = bpe_tokens();
+        expect_limits_kept(open_built(bpe_builder(&v, names[i], NULL, 0), &v), i == 0 ? " aaaa" : "12345678 ");
+    }
+    struct tokens v = spm_tokens();
+    token(&v, "\xe2\x96\x81", 0, NORMAL);
+    token(&v, "a", 0, NORMAL);
+    struct gguf_builder *b = builder(&v, "llama");
+    gguf_builder_bool(b, "tokenizer.ggml.add_space_prefix", false);
+    expect_limits_kept(open_built(b, &v), " aaaa");
+}
+END
+
+TEST(a_text_above_a_gibibyte_is_refused)
+{
+    struct tokens v = spm_tokens();
+    struct vocabulary_file f = open_built(builder(&v, "llama"), &v);
+    struct token_list ids = {0};
+    struct error err;
+    struct span text = {"", ((size_t)1 << 30) + 1}; /* refused before it is read */
+    ck_assert_int_eq(tokenizer_encode(f.t, text, 0, SIZE_MAX, &ids, &err), STATUS_RANGE);
+    ck_assert_str_eq(err.text, "a text of 1073741825 bytes can not be tokenized at once, allowed are 1073741824");
     vocabulary_close(&f);
 }
 END
@@ -751,12 +956,16 @@ SUITE(tokenizer, T(spm_merges_the_best_score_and_the_leftmost_of_equals), T(spm_
       T(spm_puts_a_blank_in_front_of_text_at_the_start_and_after_special_tokens),
       T(user_defined_tokens_match_always_and_control_tokens_on_request),
       T(the_longest_token_of_the_whole_text_claims_first), T(strip_flags_take_white_space_beside_a_token),
-      T(a_mask_token_strips_to_its_left), T(one_pass_splits_as_the_list_in_order_does),
+      T(a_mask_token_strips_to_its_left), T(names_and_architectures_say_which_mask_strips),
+      T(tokens_are_ordered_by_length_as_the_standard_library_does), T(one_pass_splits_as_the_list_in_order_does),
       T(bpe_merges_by_rank_and_drops_what_no_token_spells),
+      T(ill_formed_bytes_become_replacement_characters_one_by_one), T(remembered_words_are_those_that_were_seen),
+      T(raw_vocabularies_merge_characters_that_are_no_tokens), T(whole_words_are_tokens_that_spell_them),
       T(a_whole_word_is_taken_without_merging_where_the_name_says_so), T(a_giant_word_merges_as_a_short_one_does),
       T(every_name_of_a_word_splitter_round_trips_or_is_refused_by_name), T(a_missing_pre_warns_and_takes_the_default),
       T(of_equal_texts_the_lowest_id_wins_with_one_warning), T(empty_texts_and_texts_with_nul_get_a_name),
       T(special_ids_outside_the_vocabulary_are_ignored), T(texts_name_special_ids_and_ends),
+      T(texts_beside_each_other_take_an_end_back),
       T(other_kinds_of_vocabulary_are_refused_by_name), T(keys_of_a_wrong_type_or_length_are_refused),
       T(a_byte_token_needs_three_bytes_of_text), T(a_text_that_spells_out_too_much_is_refused),
-      T(a_limit_stops_early_and_leaves_the_first_ids), T(bos_and_eos_come_as_the_keys_say))
+      T(a_limit_stops_early_and_leaves_the_first_ids), T(a_text_above_a_gibibyte_is_refused), T(bos_and_eos_come_as_the_keys_say))

@@ -94,6 +94,14 @@ $(BUILD)/bench/%: $(BUILD)/bench/%.o $(call object,$(SUPPORT_SOURCES)) $(BUILD)/
 
 test-build: $(SUITES) $(TOOLS) $(if $(wildcard daemon/main.c),$(BUILD)/ggufd)
 
+## make test-tsan                    the HTTP suites and those with threads under ThreadSanitizer: a report is a failure
+TSAN_SUITES := $(wildcard tests/http/test_*.c) $(patsubst %,tests/unit/test_%.c,pool claim session models jobs metrics log)
+TSAN_SUITES := $(filter $(SUITE_SOURCES),$(TSAN_SUITES))
+.PHONY: test-tsan
+test-tsan: deps
+	@$(MAKE) --no-print-directory -j$(JOBS) MODE=tsan all $(patsubst %.c,build/tsan/%,$(TSAN_SUITES))
+	@$$(setarch -R true 2>/dev/null && echo setarch -R) sh tests/run.sh tsan $(TSAN_SUITES)
+
 test-one: $(filter %/test_$(SUITE),$(SUITES)) $(if $(wildcard daemon/main.c),$(BUILD)/ggufd)
 	@sh tests/run.sh $(MODE) $(filter %/test_$(SUITE),$(SUITES))
 

@@ -8,12 +8,14 @@ passed=0 failed=0 skipped=0
 root=$(cd "$(dirname "$0")/.." && pwd)
 export GGUFD_ROOT="$root" GGUFD_SHARED="${GGUFD_SHARED:-$root/../shared}"
 export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=1:abort_on_error=0:allocator_may_return_null=1:handle_segv=1}"
+# ThreadSanitizer's reports go to files: a daemon that is killed in the end could not tell of them by its status.
 # A path short enough for the names of sockets below it.
 work=$(mktemp -d /tmp/ggufd-test-XXXXXX) || exit 1
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 out=$work/out failures=$work/failures
+export TSAN_OPTIONS="${TSAN_OPTIONS:-log_path=$work/race:exitcode=66}"
 : >"$failures"
 
 # Each failed test of a suite's output, with its message's further lines: "FAILED mode name: file:line:F:test:..."
@@ -38,18 +40,27 @@ for mode in $modes; do
         last=$(grep -aE '^[a-z0-9_]+: [0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$out" | tail -n 1)
         grep -av '^100%' "$out" | grep -aE ':[EF]:|^skipped|^note|ERROR|SUMMARY|runtime error' | head -n 40
         failed_tests >"$work/now"
+        races=$(cat "$work"/race.* 2>/dev/null | grep -c '^SUMMARY: ThreadSanitizer')
+        if [ "$races" != 0 ]; then
+            cat "$work"/race.* >&2
+            cat "$work"/race.* | grep '^SUMMARY: ThreadSanitizer' | sort | uniq -c |
+                sed "s|^|FAILED $mode $name: |" >>"$work/now"
+            rm -f "$work"/race.*
+        fi
         if [ -z "$last" ]; then
             failed=$((failed + 1))
             echo "FAILED $mode $name: ended with status $code and no result line"
             tail -n 20 "$out"
             { echo "FAILED $mode $name: ended with status $code and no result line; its last lines:"
-              tail -n 5 "$out" | sed 's/^/    /'; } >>"$failures"
+              tail -n 5 "$out" | sed 's/^/    /'
+              cat "$work/now"; } >>"$failures"
             continue
         fi
         set_counts=$(echo "$last" | sed 's/.*: \([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped/\1 \2 \3/')
         read -r p f s <<EOF
 $set_counts
 EOF
+        f=$((f + races))
         if [ "$code" != 0 ] && [ "$f" = 0 ]; then
             f=1
             echo "FAILED $mode $name: ended with status $code" >>"$work/now"

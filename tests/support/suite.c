@@ -57,7 +57,19 @@ int suite_main(const char *name, const struct suite_test *tests, size_t n)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define SANITIZED
 #endif
+#if __has_feature(thread_sanitizer)
+#define TSAN
 #endif
+#endif
+
+bool suite_tsan(void)
+{
+#if defined(__SANITIZE_THREAD__) || defined(TSAN)
+    return true;
+#else
+    return false;
+#endif
+}
 
 bool suite_has_sanitizer(void)
 {

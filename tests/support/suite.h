@@ -48,6 +48,8 @@ char *suite_read(const char *path, size_t *size);
 const char *suite_tmp(void);
 /* True under ASan or TSan and when coverage is counted: for sizes of random tests. */
 bool suite_sanitized(void);
+/* True under TSan, whose own threads take processor time and come before the program's. */
+bool suite_tsan(void);
 /* True only under ASan or TSan: for what their allocator and their wrapped functions do differently. */
 bool suite_has_sanitizer(void);
 

@@ -175,6 +175,8 @@ static bool is_idle(void)
 /* A worker that meets the end of its spin late, on a busy machine, sleeps at the next attempt. */
 TEST(an_idle_pool_uses_no_processor_time)
 {
+    if (suite_tsan())
+        SKIP("ThreadSanitizer's own thread wakes up again and again");
     unsigned counts[WORKERS_MAX * 16] = {0};
     struct pool *pool = new_pool(2, 2);
     pool_run(pool, count_run, counts);

@@ -43,6 +43,13 @@ TEST(ambiguous_framing_is_refused_and_the_connection_closed)
         "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         "POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
         "POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity\r\n\r\n",
+        "POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: deflate\r\n\r\n",
+        "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 2x\r\n\r\n{}",
+        "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: +2\r\n\r\n{}",
+        "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 2, 2\r\n\r\n{}",
+        "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 0x2\r\n\r\n{}",
+        "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length:\r\n\r\n{}",
+        "GET /health HTTP/1.1\r\nHost: a\r\nX\x7f: 1\r\n\r\n",
         "POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         "GET /health HTTP/1.1\r\n\r\n",
         "GET /health HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
@@ -135,6 +142,9 @@ TEST(bodies_have_a_limit_however_they_are_sent)
     http_reply_clear(&r);
     r = raw("POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999\r\n\r\n", NULL);
     ck_assert_int_eq(r.status, 413);
+    http_reply_clear(&r);
+    r = raw("POST /nope HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999\r\n\r\n", NULL); /* the first reason counts */
+    ck_assert_int_eq(r.status, 404);
     http_reply_clear(&r);
     daemon_stop(&d);
 }
@@ -282,6 +292,12 @@ TEST(keys_guard_every_route_but_the_open_ones)
         ck_assert_int_eq(status_with("GET", guarded[i], "Authorization: bearer second-key\r\n"), 200);
     }
     ck_assert_int_eq(status_with("POST", "/tokenize", NULL), 401);
+    ck_assert_int_eq(status_with("POST", "/tokenize", "Authorization: Basic second-key\r\n"), 401);
+    ck_assert_int_eq(status_with("POST", "/tokenize", "Authorization: Bearer\r\n"), 401);
+    char long_key[640] = "Authorization: Bearer ";
+    memset(long_key + strlen(long_key), 'k', 600);
+    strcat(long_key, "\r\n");
+    ck_assert_int_eq(status_with("POST", "/tokenize", long_key), 401);
     ck_assert_int_eq(status_with("POST", "/tokenize", "Authorization: Bearer second-key\r\n"), 200);
     struct http_reply r;
     http_call(d.address, "GET", "/model", NULL, NULL, &r);
@@ -310,17 +326,26 @@ TEST(foreign_origins_are_refused_and_allowed_ones_get_cors)
     static const struct {
         const char *host, *origin;
         int status;
+        const char *more; /* header lines */
     } cases[] = {
-        {"localhost:1", "http://localhost:1", 200},       {"127.0.0.1:1", "http://127.0.0.1:1", 200},
-        {"[::1]:1", "http://[::1]:1", 200},               {"box.example", "http://box.example", 200},
-        {"evil.example", "http://evil.example", 403},     {"localhost:1", "http://evil.example", 403},
-        {"localhost:1", "null", 403},                     {"localhost:1", "https://app.example", 200},
-        {"localhost:1", "http://localhost:2", 403},       {"localhost:1", "https://localhost:1", 403},
+        {"localhost:1", "http://localhost:1", 200, NULL},       {"127.0.0.1:1", "http://127.0.0.1:1", 200, NULL},
+        {"[::1]:1", "http://[::1]:1", 200, NULL},               {"box.example", "http://box.example", 200, NULL},
+        {"evil.example", "http://evil.example", 403, NULL},     {"localhost:1", "http://evil.example", 403, NULL},
+        {"localhost:1", "null", 403, NULL},                     {"localhost:1", "https://app.example", 200, NULL},
+        {"localhost:1", "http://localhost:2", 403, NULL},       {"localhost:1", "https://localhost:1", 403, NULL},
+        {"localhost:1", "ftps://localhost", 403, NULL},         {"localhost:1", "abcd://localhost:1", 403, NULL},
+        {"localhost", "http://localhosx", 403, NULL},           {"[::1", "http://[::1", 403, NULL},
+        {"", "http://", 403, NULL},                             {"a-name-that-is-longer-than-any-address-could-ever-be.example",
+                                                           "http://a-name-that-is-longer-than-any-address-could-ever-be.example", 403, NULL},
+        {"box.example", "https://box.example", 200, "X-Forwarded-Proto: https\r\n"},
+        {"box.example", "http://box.example", 403, "X-Forwarded-Proto: https\r\n"},
+        {"box.example", "http://box.example", 200, "X-Forwarded-Proto: httpx\r\n"},
+        {"box.example", "http://box.example", 403, "Origin: http://box.example\r\n"}, /* twice */
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char request[300];
-        snprintf(request, sizeof request, "GET /health HTTP/1.1\r\nHost: %s\r\nOrigin: %s\r\n\r\n", cases[i].host,
-                 cases[i].origin);
+        snprintf(request, sizeof request, "GET /health HTTP/1.1\r\nHost: %s\r\nOrigin: %s\r\n%s\r\n", cases[i].host,
+                 cases[i].origin, cases[i].more ? cases[i].more : "");
         struct http_reply r = raw(request, NULL);
         if (r.status != cases[i].status)
             ck_abort_msg("%s %s: %d", cases[i].host, cases[i].origin, r.status);
@@ -335,6 +360,12 @@ TEST(foreign_origins_are_refused_and_allowed_ones_get_cors)
     http_reply_clear(&r);
     r = raw("OPTIONS /generate HTTP/1.1\r\nHost: a\r\nOrigin: https://other.example\r\n\r\n", NULL);
     ck_assert_int_eq(r.status, 403);
+    http_reply_clear(&r);
+    r = raw("OPTIONS /nope HTTP/1.1\r\nHost: a\r\nOrigin: https://app.example\r\n\r\n", NULL);
+    ck_assert_int_eq(r.status, 404);
+    http_reply_clear(&r);
+    r = raw("OPTIONS /generate HTTP/1.1\r\nHost: a\r\n\r\n", NULL); /* no origin: no method of that name */
+    ck_assert_int_eq(r.status, 405);
     http_reply_clear(&r);
     daemon_stop(&d);
 }

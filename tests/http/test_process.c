@@ -1,4 +1,4 @@
-/* The process: signals in every state, systemd's side, a stuck engine, idleness, and the commands. */
+/* The process: signals in every state, systemd's side, a stuck engine, idleness. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -452,41 +452,6 @@ TEST(an_idle_daemon_costs_nothing)
 }
 END
 
-/* ---- commands ---- */
-
-static int run(const char *const *argv, struct buffer *out)
-{
-    int ends[2], status;
-    ck_assert_int_eq(pipe(ends), 0);
-    pid_t pid = fork();
-    if (pid == 0) {
-        dup2(ends[1], 1);
-        dup2(ends[1], 2);
-        close(ends[0]);
-        execv(getenv("GGUFD_BINARY"), (char *const *)(void *)argv);
-        _exit(127);
-    }
-    close(ends[1]);
-    char data[4096];
-    for (ssize_t n; (n = read(ends[0], data, sizeof data)) > 0;)
-        buffer_append(out, data, (size_t)n);
-    buffer_byte(out, 0);
-    close(ends[0]);
-    waitpid(pid, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
-}
-
-static void expect_command(int status, const char *text, const char *const *argv)
-{
-    struct buffer out = {0};
-    int got = run(argv, &out);
-    if (got != status || !strstr(out.data, text))
-        ck_abort_msg("%s %s: status %d, expected %d with %s: %.600s", argv[1], argv[2] ? argv[2] : "", got, status, text,
-                     out.data);
-    buffer_clear(&out);
-}
-#define COMMAND(status, text, ...) expect_command(status, text, (const char *const[]){"ggufd", __VA_ARGS__, NULL})
-
 /* One signal after the other until it is gone, with libuv's workers started or not. */
 TEST(signals_while_it_stops_do_not_change_the_exit_status)
 {
@@ -517,28 +482,6 @@ TEST(signals_while_it_stops_do_not_change_the_exit_status)
 }
 END
 
-TEST(commands_check_inspect_and_generate_without_a_server)
-{
-    const char *model = model_tiny(), *bad = suite_root("Makefile");
-    COMMAND(0, "threads", "--check", "--model", model);
-    COMMAND(0, "\"anonymous_bytes\":", "--check", "--json", "--model", model);
-    COMMAND(2, "GGUF", "--check", "--model", bad);
-    COMMAND(2, "no-such", "--check", "--model", "/no-such-file");
-    COMMAND(2, "tier", "--check", "--model", model, "--tier", "mmx");
-    COMMAND(2, "keys", "--check", "--model", model, "--api-key-file", "/no-such-keys");
-    COMMAND(2, "max_connections", "--check", "--model", model, "--queue", "64", "--max-connections", "64");
-    COMMAND(0, "sound: 0 values", "--inspect", model);
-    COMMAND(0, "\"complete\":true", "--inspect", model, "--json");
-    COMMAND(0, "\"reason\":\"length\"", "--model", model, "--prompt-tokens", "1,5,6", "--max-tokens", "4", "--json");
-    COMMAND(0, "\n", "--model", model, "--prompt", "ab", "--max-tokens", "4");
-    COMMAND(1, "context", "--model", model, "--prompt-tokens", "1,5,6", "--context", "3", "--max-tokens", "4");
-    COMMAND(1, "prompt-tokens[1]", "--model", model, "--prompt-tokens", "1,99999");
-    COMMAND(0, "numerics", "--version");
-    COMMAND(0, "--model", "--help");
-    COMMAND(2, "nonsense", "--nonsense");
-}
-END
-
 TEST(a_refused_model_ends_the_daemon_with_status_2)
 {
     daemon_fork(&d, suite_root("Makefile"), NULL);
@@ -553,5 +496,4 @@ SUITE(process, T(sigterm_ends_an_idle_daemon_at_once), T(sigterm_lets_a_stream_e
       T(a_socket_from_systemd_replaces_listen_and_outlives_the_daemon),
       T(a_stuck_engine_shows_in_ready_and_stops_the_watchdog),
       T(while_the_model_loads_the_daemon_answers_and_ends_when_told), T(an_idle_daemon_costs_nothing),
-      T(signals_while_it_stops_do_not_change_the_exit_status),
-      T(commands_check_inspect_and_generate_without_a_server), T(a_refused_model_ends_the_daemon_with_status_2))
+      T(signals_while_it_stops_do_not_change_the_exit_status), T(a_refused_model_ends_the_daemon_with_status_2))

@@ -66,6 +66,15 @@ TEST(problems_have_their_status)
     expect(a, "GET", "/nope", NULL, 404, "/generate");
     expect(a, "GET", "/health%00x", NULL, 404, "not-found");
     expect(a, "GET", "/health/", NULL, 404, "not-found");
+    expect(a, "GET", "/he%61lth", NULL, 200, "\"ok\"");
+    expect(a, "GET", "/he%6clth", NULL, 404, "/hellth");
+    expect(a, "GET", "/%6Dodel", NULL, 200, "fingerprint");
+    static const char *const escapes[] = {"/health%", "/health%4", "/health%4g", "/health%g4", "/health%:1", "/health%1:"};
+    for (size_t i = 0; i < sizeof escapes / sizeof escapes[0]; i++) /* half an escape stands for itself */
+        expect(a, "GET", escapes[i], NULL, 404, escapes[i]);
+    expect(a, "DELETE", "/generate/", NULL, 404, "no route");
+    expect(a, "DELETE", "/generate/a/b", NULL, 404, "no route");
+    expect(a, "DELETE", "/generate/a%20b", NULL, 404, "no job with the id a b");
     expect(a, "PUT", "/generate", "{}", 405, "POST");
     expect(a, "POST", "/health", "{}", 405, "GET, HEAD");
     expect(a, "DELETE", "/generate/unknown", NULL, 404, "unknown");
@@ -80,6 +89,17 @@ TEST(problems_have_their_status)
     expect(a, "POST", "/logits", "{\"prompt\":[1,2],\"positions\":[2]}", 400, "positions");
     expect(a, "POST", "/v1/completions", "{\"prompt\":\"a\",\"n\":2}", 400, "\"error\"");
     expect(a, "POST", "/detokenize", "{\"tokens\":[99999]}", 400, "tokens[0]");
+    stop();
+}
+END
+
+TEST(what_the_operator_switches_off_is_refused)
+{
+    const char *a = start((const char *[]){"--page", "false", "--max-tokens-limit", "5", NULL});
+    expect(a, "GET", "/", NULL, 404, "switched off");
+    expect(a, "POST", "/generate", "{\"prompt\":[1,5],\"max_tokens\":6}", 400, "max_tokens: must be an integer in 0..5, not 6");
+    expect(a, "POST", "/generate", "{\"prompt\":[1,5],\"ignore_eos\":true,\"stream\":false}", 200, "\"generated_tokens\":5,");
+    expect(a, "POST", "/v1/completions", "{\"prompt\":[1,5],\"max_tokens\":6}", 400, "max_tokens");
     stop();
 }
 END
@@ -104,4 +124,4 @@ TEST(head_is_get_without_body)
 }
 END
 
-SUITE(routes, T(each_route_answers), T(problems_have_their_status), T(head_is_get_without_body))
+SUITE(routes, T(each_route_answers), T(problems_have_their_status), T(what_the_operator_switches_off_is_refused), T(head_is_get_without_body))

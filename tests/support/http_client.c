@@ -29,8 +29,11 @@ bool http_open(struct http *h, const char *address)
     if (strncmp(address, "unix:", 5) == 0) {
         struct sockaddr_un a = {.sun_family = AF_UNIX};
         strncpy(a.sun_path, address + 5, sizeof a.sun_path - 1);
+        size_t size = a.sun_path[0] == '@' ? offsetof(struct sockaddr_un, sun_path) + strlen(a.sun_path) : sizeof a;
+        if (a.sun_path[0] == '@') /* abstract: the name has no end but its length */
+            a.sun_path[0] = 0;
         h->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        r = connect_to(h->fd, &a, sizeof a);
+        r = connect_to(h->fd, &a, (socklen_t)size);
     } else if (address[0] == '[') {
         struct sockaddr_in6 a = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
         a.sin6_port = htons((uint16_t)atoi(strrchr(address, ':') + 1));

@@ -22,7 +22,7 @@ struct http_reply {
     struct buffer body; /* terminated; size without the terminator */
 };
 
-/* address: "127.0.0.1:8080" or "unix:/path". */
+/* address: "127.0.0.1:8080", "[::1]:8080", "unix:/path" or "unix:@name". */
 bool http_open(struct http *h, const char *address);
 void http_close(struct http *h);
 /* Sends all; false when the peer does not take it. */

@@ -1,9 +1,14 @@
 /* daemon/auth: what a file of keys may hold, and that nothing opens without one of them. */
 #include "daemon/auth.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "engine/base/buffer.h"
 #include "tests/support/suite.h"
@@ -111,5 +116,58 @@ TEST(only_the_whole_key_behind_its_scheme_opens)
 }
 END
 
+static void traced(const struct auth_keys *keys, struct span value)
+{
+    if (ptrace(PTRACE_TRACEME, 0, NULL, NULL))
+        _exit(100);
+    auth_key_allowed(keys, value); /* nothing is done for the first time below */
+    raise(SIGSTOP);
+    bool allowed = auth_key_allowed(keys, value);
+    _exit(allowed);
+}
+
+/* Instructions that a fresh process executes for one comparison, up to its end; 0: it cannot be traced. *allowed: its
+ * answer. */
+static unsigned long count_instructions(const struct auth_keys *keys, const char *key, int *allowed)
+{
+    char value[KEY_BYTES_MAX + 8];
+    int n = snprintf(value, sizeof value, "Bearer %s", key), status;
+    unsigned long count = 0;
+    pid_t pid = fork();
+    if (pid == 0)
+        traced(keys, (struct span){value, (size_t)n});
+    for (waitpid(pid, &status, 0); WIFSTOPPED(status); waitpid(pid, &status, 0), count++)
+        if (ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL))
+            ck_abort_msg("ptrace: %s", strerror(errno));
+    *allowed = WEXITSTATUS(status);
+    return *allowed == 100 ? 0 : count;
+}
+
+TEST(a_wrong_key_takes_the_instructions_of_the_right_one)
+{
+    static const char *const wrong[] = {"Xecret-key", "secret-keX", "secreX-key", "XXXXXXXXXX", "other-key-", "\1\2\3\4\5\6\7\10\11\12"};
+    struct auth_keys *keys;
+    struct error err;
+    int allowed;
+    if (suite_sanitized())
+        SKIP("sanitizers add instructions of their own");
+    static const char text[] = "first key of another length\nsecret-key\nthird\n";
+    ck_assert_int_eq(load(text, sizeof text - 1, &keys, &err), STATUS_OK);
+    unsigned long right = count_instructions(keys, "secret-key", &allowed);
+    if (!right)
+        SKIP("processes cannot be traced here");
+    ck_assert_int_eq(allowed, 1);
+    printf("note: %lu instructions\n", right);
+    ck_assert_uint_gt(right, 1000);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        unsigned long n = count_instructions(keys, wrong[i], &allowed);
+        ck_assert_int_eq(allowed, 0);
+        ck_assert_msg(n == right, "%s: %lu instructions, not %lu", wrong[i], n, right);
+    }
+    auth_keys_free(keys);
+}
+END
+
 SUITE(auth, T(no_file_means_an_open_door_and_a_missing_one_a_refusal), T(a_file_without_a_key_is_refused),
-      T(the_longest_key_is_512_bytes), T(at_most_1024_keys_and_each_opens), T(only_the_whole_key_behind_its_scheme_opens))
+      T(the_longest_key_is_512_bytes), T(at_most_1024_keys_and_each_opens), T(only_the_whole_key_behind_its_scheme_opens),
+      T(a_wrong_key_takes_the_instructions_of_the_right_one))

@@ -150,6 +150,47 @@ TEST(bodies_have_a_limit_however_they_are_sent)
 }
 END
 
+/* A body of exactly n bytes, in one piece or in chunks. */
+static int status_of_size(size_t n, bool chunked)
+{
+    static const char begin[] = "{\"content\":\"", end[] = "\"}";
+    struct buffer body = {0}, request = {0};
+    buffer_text(&body, begin);
+    while (body.size < n - (sizeof end - 1))
+        buffer_byte(&body, 'a');
+    buffer_text(&body, end);
+    buffer_text(&request, "POST /tokenize HTTP/1.1\r\nHost: a\r\n");
+    if (chunked)
+        buffer_printf(&request, "Transfer-Encoding: chunked\r\n\r\n%zx\r\n", body.size);
+    else
+        buffer_printf(&request, "Content-Length: %zu\r\n\r\n", body.size);
+    buffer_append(&request, body.data, body.size);
+    buffer_text(&request, chunked ? "\r\n0\r\n\r\n" : "");
+    buffer_byte(&request, 0);
+    struct http_reply r = raw(request.data, NULL);
+    int status = r.status;
+    http_reply_clear(&r);
+    buffer_clear(&body);
+    buffer_clear(&request);
+    return status;
+}
+
+TEST(a_body_may_have_max_body_bytes_and_not_one_more)
+{
+    static const size_t sizes[] = {100, 4096, 4097, 70000}; /* around what is read on the loop's own thread */
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        char most[16];
+        snprintf(most, sizeof most, "%zu", sizes[i]);
+        start((const char *[]){"--max-body", most, NULL});
+        for (int chunked = 0; chunked < 2; chunked++) {
+            ck_assert_int_eq(status_of_size(sizes[i], chunked), 200);
+            ck_assert_int_eq(status_of_size(sizes[i] + 1, chunked), 413);
+        }
+        daemon_stop(&d);
+    }
+}
+END
+
 TEST(headers_have_a_limit)
 {
     start(NULL);
@@ -318,6 +359,98 @@ TEST(keys_guard_every_route_but_the_open_ones)
 }
 END
 
+static char *read_log(void)
+{
+    char *log = suite_read(d.log, NULL);
+    ck_assert_ptr_nonnull(log);
+    return log;
+}
+
+TEST(keys_stay_out_of_the_log_and_prompts_unless_asked_for)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/keys", suite_tmp());
+    FILE *f = fopen(path, "w");
+    fputs("the-right-key\n", f);
+    fclose(f);
+    for (int asked = 0; asked < 2; asked++) {
+        start((const char *[]){"--api-key-file", path, "--log-level", "debug", asked ? "--log-prompts" : NULL, NULL});
+        for (int right = 0; right < 2; right++) {
+            struct http_reply r;
+            http_call(d.address, "POST", "/generate",
+                      right ? "Authorization: Bearer the-right-key\r\n" : "Authorization: Bearer a-guessed-key\r\n",
+                      "{\"prompt\":\"a private thought\",\"max_tokens\":1,\"stream\":false}", &r);
+            ck_assert_int_eq(r.status, right ? 200 : 401);
+            http_reply_clear(&r);
+        }
+        kill(d.pid, SIGHUP);
+        ck_assert(daemon_logged(&d, "reloaded", PATIENCE_MS));
+        daemon_stop(&d);
+        char *log = read_log();
+        ck_assert_ptr_null(strstr(log, "the-right-key"));
+        ck_assert_ptr_null(strstr(log, "a-guessed-key"));
+        ck_assert_int_eq(strstr(log, "a private thought") != NULL, asked);
+        free(log);
+    }
+}
+END
+
+/* Whatever a client may name: path, id, prompt. */
+TEST(no_terminal_escape_of_a_client_reaches_the_log)
+{
+    start((const char *[]){"--log-level", "debug", "--log-prompts", NULL});
+    static const char *const requests[] = {
+        "GET /%1b[31m%0a%00%c3%28%e2%80%ae HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /\033[2J\x9b" "31m HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /health HTTP/1.1\r\nHost: a\r\nX-Request-Id: \033[31m\r\n\r\n",
+        "\033]0;title\007 / HTTP/1.1\r\nHost: a\r\n\r\n",
+        "DELETE /generate/%1b[31m HTTP/1.1\r\nHost: a\r\n\r\n",
+    };
+    for (size_t i = 0; i < sizeof requests / sizeof requests[0]; i++) {
+        struct http_reply r = raw(requests[i], NULL);
+        http_reply_clear(&r);
+    }
+    struct http_reply r;
+    http_call(d.address, "POST", "/generate", NULL,
+              "{\"prompt\":\"\\u001b[31m\\u009b\\u202e\\u0000red\",\"max_tokens\":0,\"stream\":false}", &r);
+    ck_assert_int_eq(r.status, 200);
+    http_reply_clear(&r);
+    daemon_stop(&d);
+    char *log = read_log();
+    ck_assert_ptr_nonnull(strstr(log, "31m"));
+    for (const unsigned char *p = (const unsigned char *)log; *p; p++)
+        if ((*p < ' ' && *p != '\n') || *p == 0x7f || (*p == 0xc2 && p[1] < 0xa0))
+            ck_abort_msg("byte 0x%02x in the log: %.200s", *p, (const char *)p);
+    ck_assert_ptr_null(strstr(log, "\xe2\x80\xae"));
+    free(log);
+}
+END
+
+/* The map of the process after it has worked: nothing is made executable at run time. */
+TEST(no_memory_is_writable_and_executable)
+{
+    start(NULL);
+    ck_assert_int_eq(status_with("POST", "/tokenize", NULL), 200);
+    struct http_reply r;
+    http_call(d.address, "POST", "/generate", NULL, "{\"prompt\":[1,5],\"max_tokens\":4,\"stream\":false}", &r);
+    ck_assert_int_eq(r.status, 200);
+    http_reply_clear(&r);
+    char path[64], line[512];
+    unsigned lines = 0;
+    snprintf(path, sizeof path, "/proc/%d/maps", (int)d.pid);
+    FILE *maps = fopen(path, "r");
+    ck_assert_ptr_nonnull(maps);
+    for (; fgets(line, sizeof line, maps); lines++) {
+        const char *rights = strchr(line, ' ');
+        if (rights && rights[2] == 'w' && rights[3] == 'x')
+            ck_abort_msg("%s", line);
+    }
+    fclose(maps);
+    ck_assert_uint_gt(lines, 10);
+    daemon_stop(&d);
+}
+END
+
 TEST(foreign_origins_are_refused_and_allowed_ones_get_cors)
 {
     static const char *const options[] = {"--allowed-origins", "https://app.example", "--allowed-hosts", "box.example",
@@ -478,7 +611,9 @@ TEST(a_file_replaced_by_rename_serves_on_and_one_rewritten_in_place_is_noticed)
 END
 
 SUITE(hygiene, T(ambiguous_framing_is_refused_and_the_connection_closed), T(a_connection_survives_refusals_and_pipelining),
-      T(bodies_have_a_limit_however_they_are_sent), T(headers_have_a_limit), T(slow_senders_are_disconnected),
+      T(bodies_have_a_limit_however_they_are_sent), T(a_body_may_have_max_body_bytes_and_not_one_more), T(headers_have_a_limit),
+      T(keys_stay_out_of_the_log_and_prompts_unless_asked_for), T(no_terminal_escape_of_a_client_reaches_the_log),
+      T(no_memory_is_writable_and_executable), T(slow_senders_are_disconnected),
       T(a_daemon_that_was_stopped_forgives_the_time), T(request_ids_are_kept_or_made), T(keys_guard_every_route_but_the_open_ones),
       T(foreign_origins_are_refused_and_allowed_ones_get_cors), T(unix_sockets_have_a_mode_and_replace_only_dead_ones),
       T(a_half_close_cancels_on_tcp_only), T(a_file_replaced_by_rename_serves_on_and_one_rewritten_in_place_is_noticed))

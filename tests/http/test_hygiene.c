@@ -401,7 +401,7 @@ TEST(no_terminal_escape_of_a_client_reaches_the_log)
     start((const char *[]){"--log-level", "debug", "--log-prompts", NULL});
     static const char *const requests[] = {
         "GET /%1b[31m%0a%00%c3%28%e2%80%ae HTTP/1.1\r\nHost: a\r\n\r\n",
-        "GET /\033[2J\x9b" "31m HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /\033[2J\2331m HTTP/1.1\r\nHost: a\r\n\r\n",
         "GET /health HTTP/1.1\r\nHost: a\r\nX-Request-Id: \033[31m\r\n\r\n",
         "\033]0;title\007 / HTTP/1.1\r\nHost: a\r\n\r\n",
         "DELETE /generate/%1b[31m HTTP/1.1\r\nHost: a\r\n\r\n",

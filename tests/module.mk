@@ -19,7 +19,7 @@ soak: all $(BUILD)/tests/tools/soak
 EVENTS ?= 100000
 RUN ?= 6000
 stress: all $(BUILD)/tests/tools/stress
-	@GGUFD_BINARY=$(BUILD)/ggufd $(BUILD)/tests/tools/stress $(EVENTS) "$(SEED)" $(RUN)
+	@GGUFD_MODE=$(MODE) GGUFD_BINARY=$(BUILD)/ggufd $(BUILD)/tests/tools/stress $(EVENTS) "$(SEED)" $(RUN)
 
 # The daemon with faults on command: the linker leads calls through tests/faults/wrap.c.
 $(BUILD)/tests/ggufd-faults: $(BUILD)/tests/faults/wrap.o $(call object,daemon/main.c) $(BUILD)/libggufd.a

@@ -176,6 +176,26 @@ static bool check_generation(struct stress_slot *s, const struct stress_moment *
     return done;
 }
 
+/* A completion's text, whole or in events; its beginning where the end may be cut. */
+static bool check_completion(const struct stress_slot *s, const struct stress_moment *m, char *why, size_t size)
+{
+    struct stress_outcome whole = stress_expect(&s->ask, SIZE_MAX);
+    struct buffer json = {0}, text = {0};
+    size_t n;
+    json_write_string(&json, buffer_span(&whole.text));
+    for (const char *at = s->client.body.data; at && (at = raw_member(at, "text", &n)) != NULL; at += n)
+        buffer_append(&text, at, n);
+    bool same = text.size <= json.size - 2 && (text.size == 0 || memcmp(text.data, json.data + 1, text.size) == 0);
+    bool complete = same && text.size == json.size - 2 && (!s->ask.stream || has_text(&s->client, "data: [DONE]"));
+    bool done = complete || (same && m->cutting);
+    if (!done)
+        fail(why, size, "completion %.300s, not %.200s", s->client.body.data, whole.text.data);
+    buffer_clear(&whole.text);
+    buffer_clear(&json);
+    buffer_clear(&text);
+    return done;
+}
+
 /* ---- logits ---- */
 
 static bool check_logits(const struct stress_slot *s, char *why, size_t size)
@@ -200,7 +220,7 @@ static bool check_f32(const struct stress_slot *s, char *why, size_t size)
 
 static bool is_job(enum stress_kind kind)
 {
-    return kind == STRESS_GENERATE || kind == STRESS_LOGITS || kind == STRESS_LOGITS_F32;
+    return kind == STRESS_GENERATE || kind == STRESS_COMPLETION || kind == STRESS_LOGITS || kind == STRESS_LOGITS_F32;
 }
 
 static bool check_busy(const struct stress_slot *s, const struct stress_moment *m, char *why, size_t size)
@@ -226,7 +246,7 @@ static const struct {
     int status;
     const char *text; /* in its body; NULL: checked elsewhere */
 } usual[STRESS_KIND_COUNT] = {
-    [STRESS_GENERATE] = {200, NULL}, [STRESS_LOGITS] = {200, NULL}, [STRESS_LOGITS_F32] = {200, NULL},
+    [STRESS_GENERATE] = {200, NULL}, [STRESS_COMPLETION] = {200, "\"finish_reason\":"}, [STRESS_LOGITS] = {200, NULL}, [STRESS_LOGITS_F32] = {200, NULL},
     [STRESS_TOKENIZE] = {200, "{\"tokens\":["}, [STRESS_HEALTH] = {200, "{\"status\":\"ok\"}"},
     [STRESS_READY] = {200, NULL}, [STRESS_METRICS] = {200, "\nggufd_jobs_running "},
     [STRESS_INVALID] = {400, "problem:invalid-request"}, [STRESS_MISSING] = {404, "problem:not-found"},
@@ -239,6 +259,8 @@ static bool check_ok(struct stress_slot *s, const struct stress_moment *m, char 
         return fail(why, size, "body %.200s", s->client.body.data);
     if (s->kind == STRESS_GENERATE)
         return check_generation(s, m, false, why, size);
+    if (s->kind == STRESS_COMPLETION)
+        return check_completion(s, m, why, size);
     if (s->kind == STRESS_LOGITS)
         return check_logits(s, why, size);
     return s->kind != STRESS_LOGITS_F32 || check_f32(s, why, size);

@@ -8,7 +8,7 @@
 #include "tests/support/stress_reference.h"
 
 #define STRESS_KINDS(X) \
-    X(GENERATE, "generate") X(LOGITS, "logits") X(LOGITS_F32, "logits as float32") X(TOKENIZE, "tokenize") \
+    X(GENERATE, "generate") X(COMPLETION, "completion") X(LOGITS, "logits") X(LOGITS_F32, "logits as float32") X(TOKENIZE, "tokenize") \
     X(HEALTH, "health") X(READY, "ready") X(METRICS, "metrics") X(INVALID, "invalid request") X(MISSING, "no such route") \
     X(DELETE, "delete")
 

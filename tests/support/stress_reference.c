@@ -104,7 +104,7 @@ static void add_prompts(void)
 
 bool stress_reference_open(void)
 {
-    struct engine_options options = {.model = stress_model(), .tier = "scalar", .threads = 1, .batch = 64};
+    struct engine_options options = {.model = stress_model(), .tier = "auto", .threads = 1, .batch = 64};
     struct session *session = NULL;
     struct error err;
     bool done = engine_open(&options, &engine, &err) == STATUS_OK && session_new(engine, &session, &err) == STATUS_OK;

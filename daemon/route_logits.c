@@ -68,9 +68,11 @@ static enum status on_logits(void *context, size_t position, const float *logits
         return STATUS_NO_MEMORY;
     if (p->json.size < FLUSH_BYTES)
         return STATUS_OK;
-    if (!job_emit(p->job, p->json.data, p->json.size))
+    size_t n = p->json.size - 1; /* the last byte stays: it decides about the next row's comma */
+    if (!job_emit(p->job, p->json.data, n))
         return STATUS_CANCELLED;
-    p->json.size = 0;
+    p->json.data[0] = p->json.data[n];
+    p->json.size = 1;
     return STATUS_OK;
 }
 

@@ -91,6 +91,7 @@ WRAP(ssize_t, read, (int fd, void *p, size_t n), (fd, p, n), -1, EIO)
 WRAP(ssize_t, write, (int fd, const void *p, size_t n), (fd, p, n), -1, ENOSPC)
 WRAP(int, fstat, (int fd, struct stat *st), (fd, st), -1, EOVERFLOW)
 WRAP(int, lstat, (const char *path, struct stat *st), (path, st), -1, EACCES)
+WRAP(int, unlink, (const char *path), (path), -1, EACCES)
 WRAP(int, chmod, (const char *path, mode_t mode), (path, mode), -1, EPERM)
 WRAP(int, dup3, (int from, int to, int flags), (from, to, flags), -1, EBUSY)
 WRAP(FILE *, fopen, (const char *path, const char *mode), (path, mode), NULL, EMFILE)
@@ -127,7 +128,6 @@ WRAP(int, uv_async_init, (uv_loop_t * l, uv_async_t *h, uv_async_cb f), (l, h, f
 WRAP(int, uv_signal_init, (uv_loop_t * l, uv_signal_t *h), (l, h), UV_EMFILE, 0)
 WRAP(int, uv_signal_start, (uv_signal_t * h, uv_signal_cb f, int number), (h, f, number), UV_EMFILE, 0)
 WRAP(int, uv_poll_init, (uv_loop_t * l, uv_poll_t *h, int fd), (l, h, fd), UV_ENOMEM, 0)
-WRAP(int, uv_queue_work, (uv_loop_t * l, uv_work_t *w, uv_work_cb f, uv_after_work_cb after), (l, w, f, after), UV_ENOMEM, 0)
 WRAP(struct MHD_Response *, MHD_create_response_from_buffer, (size_t n, void *p, enum MHD_ResponseMemoryMode mode),
      (n, p, mode), NULL, 0)
 WRAP(struct MHD_Response *, MHD_create_response_from_callback,
@@ -171,6 +171,27 @@ enum MHD_Result __wrap_MHD_add_connection(struct MHD_Daemon *d, int fd, const st
         return __real_MHD_add_connection(d, fd, a, n);
     close(fd); /* as it does */
     return MHD_NO;
+}
+
+static uv_work_cb behind_gate; /* there is one kind of work */
+
+static void pass_gate(uv_work_t *work)
+{
+    struct faults *f = faults;
+    if (f)
+        atomic_fetch_add(&f->at_gate, 1);
+    while (f && atomic_load(&f->gate_closed))
+        usleep(500);
+    behind_gate(work);
+}
+
+int __real_uv_queue_work(uv_loop_t *l, uv_work_t *w, uv_work_cb f, uv_after_work_cb after);
+int __wrap_uv_queue_work(uv_loop_t *l, uv_work_t *w, uv_work_cb f, uv_after_work_cb after);
+int __wrap_uv_queue_work(uv_loop_t *l, uv_work_t *w, uv_work_cb f, uv_after_work_cb after)
+{
+    behind_gate = f;
+    return fails("uv_queue_work", __builtin_return_address(0), 0) ? UV_ENOMEM
+                                                                  : __real_uv_queue_work(l, w, pass_gate, after);
 }
 
 /* asprintf under either of its names. */

@@ -8,7 +8,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -142,6 +144,15 @@ static void start(struct daemon *d, const char *const *options)
     snprintf(d->address, sizeof d->address, "%s", address);
 }
 
+static void leave_socket(void)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    strcpy(a.sun_path, socket_path);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
+    close(fd);
+}
+
 TEST(each_call_of_start_may_fail)
 {
     setup();
@@ -149,8 +160,8 @@ TEST(each_call_of_start_may_fail)
     snprintf(config, sizeof config, "{\"listen\": [\"%s\", \"127.0.0.1:0\"], \"max_connections\": 64, \"prefault\": true}",
              address);
     const char *options[] = {"--config", write_file("config.json", config), "--api-key-file",
-                             write_file("keys", "# keys\nsecret\nother\n"), "--listen", address, "--threads", "2",
-                             "--allowed-hosts", "a.example,b.example", NULL};
+                             write_file("keys", "# keys\nsecret\nother\n"), "--listen", address, "--listen",
+                             "127.0.0.1:0", "--threads", "2", "--allowed-hosts", "a.example,b.example", NULL};
     struct daemon d;
     unsigned long served = 0, refused = 0;
     arm(0);
@@ -158,7 +169,9 @@ TEST(each_call_of_start_may_fail)
     ck_assert_int_eq(wait_for_outcome(&d), -1);
     unsigned long calls = atomic_load(&faults->calls);
     check_serving(&d);
+    calls += 3; /* and those about a socket that a dead process left */
     for (unsigned long n = 1; n <= calls; n++) {
+        leave_socket();
         arm(n);
         start(&d, options);
         int status = wait_for_outcome(&d);
@@ -212,9 +225,12 @@ static void sweep_command(const char *name, const char *const *options, bool mod
 TEST(each_call_of_a_command_may_fail)
 {
     setup();
-    sweep_command("--check", (const char *[]){"--check", NULL}, true);
+    char log_file[200];
+    snprintf(log_file, sizeof log_file, "%s/own.log", suite_tmp());
+    sweep_command("--check", (const char *[]){"--check", "--json", "--log-file", log_file, NULL}, true);
     sweep_command("--inspect", (const char *[]){"--inspect", model_tiny(), NULL}, false);
     sweep_command("--prompt", (const char *[]){"--prompt", "hello", "--max-tokens", "8", NULL}, true);
+    sweep_command("--prompt-tokens", (const char *[]){"--prompt-tokens", "1,300", "--max-tokens", "2", "--json", NULL}, true);
 }
 END
 
@@ -235,6 +251,8 @@ static const struct {
     {"POST", "/logits", "{\"prompt\":[1,300,{\"text\":\"he\"},301],\"positions\":[0,2],\"format\":\"f32\"}", ""},
     {"POST", "/generate", "{\"prompt\":\"hello\",\"max_tokens\":6,\"ignore_eos\":true,\"stop\":[\"zq\",\"qz\"],"
                           "\"stop_tokens\":[0,1],\"logprobs\":2,\"id\":\"one\"}", "\"reason\""},
+    {"POST", "/generate", "{\"prompt\":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16],\"max_tokens\":2,\"ignore_eos\":true,"
+                          "\"stream\":false,\"logprobs\":1}", "\"text\""}, /* the list of ids grows for the first token */
     {"POST", "/generate", "{\"prompt\":\"hello\",\"max_tokens\":6,\"ignore_eos\":true,\"stream\":false,\"progress\":true}",
      "\"text\""},
     {"POST", "/v1/completions", "{\"model\":\"m\",\"prompt\":[\"hello\",\"the\"],\"max_tokens\":4,\"temperature\":0,"
@@ -405,6 +423,131 @@ TEST(each_call_of_a_reload_may_fail)
 }
 END
 
+/* ---- while a worker prepares a request ---- */
+
+static void close_gate(void)
+{
+    atomic_store(&faults->at_gate, 0);
+    atomic_store(&faults->gate_closed, true);
+}
+
+static void open_gate(void)
+{
+    atomic_store(&faults->gate_closed, false);
+}
+
+/* A request that is large enough for a worker, which waits at the gate as the n-th. */
+static struct http send_to_gate(const char *path, const char *members, unsigned n)
+{
+    struct http h;
+    struct buffer body = {0};
+    buffer_printf(&body, "{%s%*s}", members, 6000, "");
+    buffer_byte(&body, 0);
+    ck_assert(http_open(&h, address) && http_request(&h, "POST", path, NULL, body.data));
+    buffer_clear(&body);
+    for (double until = now_ms() + PATIENCE_MS; atomic_load(&faults->at_gate) < n; sleep_ms(1))
+        ck_assert(now_ms() < until);
+    return h;
+}
+
+static void expect_reply(struct http *h, int status, const char *text)
+{
+    struct http_reply r = {0};
+    ck_assert(http_read_reply(h, &r, PATIENCE_MS));
+    if (r.status != status || !http_has(&r, text))
+        ck_abort_msg("%d %s, expected %d with %s", r.status, r.body.data ? r.body.data : "", status, text);
+    http_reply_clear(&r);
+    http_close(h);
+}
+
+TEST(a_line_that_fills_meanwhile_is_full)
+{
+    setup();
+    struct daemon d;
+    struct http running, h[3];
+    struct http_reply r = {0};
+    daemon_fork(&d, model_slow(), (const char *[]){"--listen", address, "--queue", "1", "--tier", "scalar", "--threads", "1", NULL});
+    snprintf(d.address, sizeof d.address, "%s", address);
+    ck_assert_int_eq(wait_for_outcome(&d), -1);
+    ck_assert(http_open(&running, address));
+    ck_assert(http_request(&running, "POST", "/generate", NULL, "{\"prompt\":[1,5],\"max_tokens\":4000,\"ignore_eos\":true}"));
+    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_running", 1, PATIENCE_MS));
+    close_gate();
+    for (unsigned i = 0; i < 3; i++) /* the line has a place when each comes */
+        h[i] = send_to_gate("/generate", "\"prompt\":[1,5],\"max_tokens\":1,\"stream\":false", i + 1);
+    open_gate();
+    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_queued", 1, PATIENCE_MS));
+    ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_total{route=\"/generate\",reason=\"refused\"}", 2, PATIENCE_MS));
+    http_close(&running);
+    unsigned served = 0, refused = 0;
+    for (int i = 0; i < 3; i++) {
+        ck_assert(http_read_reply(&h[i], &r, PATIENCE_MS));
+        served += r.status == 200;
+        refused += r.status == 503 && http_has(&r, "queue-full");
+        http_reply_clear(&r);
+        http_close(&h[i]);
+    }
+    ck_assert_uint_eq(served, 1);
+    ck_assert_uint_eq(refused, 2);
+    daemon_stop(&d);
+}
+END
+
+TEST(a_client_that_leaves_meanwhile_leaves_nothing_behind)
+{
+    setup();
+    struct daemon d;
+    start(&d, (const char *[]){"--listen", address, NULL});
+    ck_assert_int_eq(wait_for_outcome(&d), -1);
+    close_gate();
+    struct http gone = send_to_gate("/tokenize", "\"content\":\"hello\"", 1);
+    http_close(&gone);
+    ck_assert(daemon_logged(&d, "path=/tokenize status=0 ", PATIENCE_MS)); /* the request is over, the worker is not */
+    struct http stays = send_to_gate("/tokenize", "\"content\":\"hello\"", 2);
+    open_gate();
+    expect_reply(&stays, 200, "\"tokens\"");
+    daemon_stop(&d);
+}
+END
+
+TEST(a_drain_that_begins_meanwhile_refuses_the_job)
+{
+    setup();
+    struct daemon d;
+    start(&d, (const char *[]){"--listen", address, NULL});
+    ck_assert_int_eq(wait_for_outcome(&d), -1);
+    close_gate();
+    struct http h = send_to_gate("/generate", "\"prompt\":[1,5],\"max_tokens\":1", 1);
+    struct http text = send_to_gate("/tokenize", "\"content\":\"hello\"", 2);
+    kill(d.pid, SIGTERM);
+    ck_assert(daemon_logged(&d, "draining", PATIENCE_MS));
+    open_gate();
+    expect_reply(&h, 503, "problem:draining");
+    expect_reply(&text, 200, "\"tokens\""); /* it was there before, and needs no job */
+    ck_assert_int_eq(daemon_wait(&d, PATIENCE_MS), 0);
+}
+END
+
+TEST(an_end_at_once_waits_for_the_worker_and_for_nothing_else)
+{
+    setup();
+    struct daemon d;
+    start(&d, (const char *[]){"--listen", address, NULL});
+    ck_assert_int_eq(wait_for_outcome(&d), -1);
+    close_gate();
+    struct http h = send_to_gate("/tokenize", "\"content\":\"hello\"", 1);
+    kill(d.pid, SIGTERM);
+    ck_assert(daemon_logged(&d, "draining", PATIENCE_MS));
+    kill(d.pid, SIGTERM);
+    ck_assert(http_is_closed(&h, PATIENCE_MS));
+    siginfo_t info = {0};
+    ck_assert(waitid(P_PID, (id_t)d.pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0); /* it waits */
+    open_gate();
+    ck_assert_int_eq(daemon_wait(&d, PATIENCE_MS), 0);
+    http_close(&h);
+}
+END
+
 /* ---- the system's limits, without help ---- */
 
 TEST(a_full_disk_stops_the_log_and_nothing_else)
@@ -538,6 +681,8 @@ TEST(a_broken_pipe_for_the_log_ends_nothing)
 END
 
 SUITE(faults, T_SLOW(each_call_of_start_may_fail, 1500), T_SLOW(each_call_of_a_command_may_fail, 900),
-      T_SLOW(each_call_of_a_request_may_fail, 900), T(each_call_of_a_reload_may_fail),
+      T_SLOW(each_call_of_a_request_may_fail, 900), T(each_call_of_a_reload_may_fail), T(a_line_that_fills_meanwhile_is_full),
+      T(a_client_that_leaves_meanwhile_leaves_nothing_behind), T(a_drain_that_begins_meanwhile_refuses_the_job),
+      T(an_end_at_once_waits_for_the_worker_and_for_nothing_else),
       T(a_full_disk_stops_the_log_and_nothing_else), T(a_clock_that_is_set_disturbs_no_timeout), T(without_descriptors_idle_connections_make_room),
       T(too_few_descriptors_to_start_are_a_message), T(a_broken_pipe_for_the_log_ends_nothing))

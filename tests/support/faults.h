@@ -9,6 +9,7 @@
 #define GGUFD_TESTS_FAULTS_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 struct faults {
     atomic_ulong calls;   /* counted since the test last set it to 0 */
@@ -17,6 +18,8 @@ struct faults {
     char function[40];    /* the one that failed last */
     atomic_long clock_step_s; /* added to the time of day */
     unsigned long caller; /* its caller, as an offset into the program */
+    atomic_bool gate_closed; /* libuv's workers wait in front of their work */
+    atomic_uint at_gate;     /* how many have come there */
 };
 
 #endif

@@ -62,6 +62,10 @@ static void *engine_main(void *context)
     uv_async_send(&s->queue.wake);
     for (struct job *j; !status && (j = job_take(&s->queue)) != NULL;)
         run_job(j, t->session);
+    pthread_mutex_lock(&s->queue.lock);
+    t->ended = true;
+    pthread_cond_broadcast(&s->queue.space);
+    pthread_mutex_unlock(&s->queue.lock);
     return NULL;
 }
 
@@ -79,18 +83,25 @@ enum status engine_thread_start(struct server *s, struct error *err)
 bool engine_thread_stop(struct server *s)
 {
     struct engine_thread *t = &s->engine_thread;
+    struct job_queue *q = &s->queue;
     struct timespec until;
     if (!t->started)
         return true;
-    pthread_mutex_lock(&s->queue.lock);
-    s->queue.stop = true;
-    pthread_cond_broadcast(&s->queue.work);
-    pthread_cond_broadcast(&s->queue.space);
-    pthread_mutex_unlock(&s->queue.lock);
-    clock_gettime(CLOCK_MONOTONIC, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until); /* the condition's clock */
     until.tv_sec += JOIN_SECONDS;
-    if (atomic_load(&t->state) == ENGINE_LOADING || pthread_clockjoin_np(t->thread, NULL, CLOCK_MONOTONIC, &until))
+    bool loading = atomic_load(&t->state) == ENGINE_LOADING;
+    pthread_mutex_lock(&q->lock);
+    q->stop = true;
+    pthread_cond_broadcast(&q->work);
+    pthread_cond_broadcast(&q->space);
+    while (!loading && !t->ended)
+        if (pthread_cond_timedwait(&q->space, &q->lock, &until) == ETIMEDOUT)
+            break;
+    bool ended = t->ended;
+    pthread_mutex_unlock(&q->lock);
+    if (loading || !ended)
         return false;
+    pthread_join(t->thread, NULL);
     t->started = false;
     return true;
 }

@@ -16,6 +16,7 @@ enum engine_state { ENGINE_LOADING, ENGINE_READY, ENGINE_FAILED };
 struct engine_thread {
     pthread_t thread;
     bool started;
+    bool ended;   /* under the queue's lock: it waits for nothing any more */
     atomic_int state;         /* what is below is valid once it is not ENGINE_LOADING */
     atomic_uint load_permille;
     atomic_size_t context_used; /* tokens in the session, as of late */

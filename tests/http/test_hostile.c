@@ -90,6 +90,64 @@ TEST(values_that_are_not_finite_never_reach_a_reply)
 }
 END
 
+/* ---- a model that wants to be seen ---- */
+
+/* Ten megabytes of terminal escapes in each place of the metadata that is shown: name, key, tokens. */
+TEST(long_and_wild_texts_of_a_model_stay_short_and_tame)
+{
+    enum { LONG = 10 << 20, LINE_MAX_BYTES = 4096 };
+    struct daemon d;
+    struct http_reply r;
+    struct json_value root;
+    struct gguf_builder *b = gguf_builder_tiny(&(struct tiny_model){.type = MATRIX_Q8_0, .context = 64, .seed = 3});
+    char *text = malloc(LONG), path[200];
+    ck_assert_ptr_nonnull(text);
+    for (size_t i = 0; i < LONG; i++)
+        text[i] = "\033]0;\n\x9b"[i % 6];
+    gguf_builder_bytes(b, "general.name", (struct span){text, LONG});
+    gguf_builder_bytes(b, "general.\033[2J\nred", (struct span){text, LONG});
+    size_t n_tokens;
+    struct span *tokens = gguf_builder_get_strings(b, "tokenizer.ggml.tokens", &n_tokens);
+    tokens[300] = (struct span){text, LONG};
+    tokens[301] = (struct span){text, 100};
+    gguf_builder_strings(b, "tokenizer.ggml.tokens", tokens, n_tokens);
+    free(tokens);
+    snprintf(path, sizeof path, "%s/wild.gguf", suite_tmp());
+    gguf_builder_write(b, path);
+    gguf_builder_free(b);
+    free(text);
+    daemon_start(&d, path, (const char *[]){"--log-level", "debug", NULL});
+    static const char *const paths[] = {"/model", "/v1/models", "/metrics"};
+    for (size_t i = 0; i < 3; i++) {
+        http_call(d.address, "GET", paths[i], NULL, NULL, &r);
+        ck_assert_int_eq(r.status, 200);
+        ck_assert_uint_lt(r.body.size, 64 * 1024);
+        for (size_t k = 0; k < r.body.size; k++)
+            if ((unsigned char)r.body.data[k] < ' ' && r.body.data[k] != '\n')
+                ck_abort_msg("%s: byte 0x%02x", paths[i], (unsigned char)r.body.data[k]);
+        if (i < 2)
+            ck_assert_int_eq(json_check(buffer_span(&r.body), &root, NULL), STATUS_OK);
+        http_reply_clear(&r);
+    }
+    http_call(d.address, "POST", "/detokenize", NULL, "{\"tokens\":[301,300]}", &r); /* the text itself is data */
+    ck_assert_int_eq(r.status, 200);
+    ck_assert_int_eq(json_check(buffer_span(&r.body), &root, NULL), STATUS_OK);
+    ck_assert_uint_gt(r.body.size, LONG);
+    http_reply_clear(&r);
+    daemon_stop(&d);
+    char *log = suite_read(d.log, NULL);
+    ck_assert_ptr_nonnull(log);
+    for (const char *line = log; *line; line += strcspn(line, "\n") + 1) {
+        if (strcspn(line, "\n") > LINE_MAX_BYTES)
+            ck_abort_msg("a line of %zu bytes: %.100s", strcspn(line, "\n"), line);
+        for (const char *p = line; *p && *p != '\n'; p++)
+            if ((unsigned char)*p < ' ' || (unsigned char)*p == 0x7f || (unsigned char)*p == 0x9b)
+                ck_abort_msg("byte 0x%02x in the log: %.200s", (unsigned char)*p, line);
+    }
+    free(log);
+}
+END
+
 /* ---- limits ---- */
 
 /* before, n times item with "," between where it is a list, after. */
@@ -358,6 +416,7 @@ TEST(an_end_behind_half_a_request_is_not_lost)
 }
 END
 
-SUITE(hostile, T(an_empty_target_is_answered_like_any_other), T(values_that_are_not_finite_never_reach_a_reply), T(each_list_and_text_has_its_limit),
+SUITE(hostile, T(an_empty_target_is_answered_like_any_other), T(values_that_are_not_finite_never_reach_a_reply),
+      T(long_and_wild_texts_of_a_model_stay_short_and_tame), T(each_list_and_text_has_its_limit),
       T(each_number_has_its_range), T(bodies_built_to_be_costly_are_not),
       T(a_half_closed_connection_ends_wherever_it_stands), T(an_end_behind_half_a_request_is_not_lost))

@@ -97,6 +97,7 @@ static void leave_at_once(struct server *s)
     bool loading = atomic_load(&s->engine_thread.state) == ENGINE_LOADING;
     LOG(loading ? LOG_LEVEL_INFO : LOG_LEVEL_ERROR, "stopped", LOG_BOOLEAN("loading", loading),
         LOG_BOOLEAN("engine_hangs", !loading));
+    pthread_detach(s->engine_thread.thread);
     log_close();
     _exit(loading && !s->exit_status ? EXIT_ORDERLY : EXIT_RUNTIME);
 }

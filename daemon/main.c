@@ -52,6 +52,7 @@ int main(int argc, char **argv)
     if (config_load(&config, argc, argv, environ, &err) ||
         log_open(config.log_file, log_format_parse(config.log_format), log_level_parse(config.log_level), &err)) {
         fprintf(stderr, "ggufd: %s\n", err.text);
+        config_clear(&config);
         return EXIT_REFUSED;
     }
     for (size_t i = 0; i < config.unknown_environment.count; i++)

@@ -99,15 +99,15 @@ static ssize_t read_job(void *cls, uint64_t position, char *data, size_t size)
     if (r->gone)
         return MHD_CONTENT_READER_END_WITH_ERROR;
     size_t n = job_read(r->job, data, size, &ended, &broken);
+    if (ended)
+        job_settle(r->job);
     if (n) {
         connection_enter(r->connection, CONNECTION_REPLY);
         r->sent += n;
         return (ssize_t)n;
     }
-    if (ended) {
-        job_settle(r->job);
+    if (ended)
         return broken ? MHD_CONTENT_READER_END_WITH_ERROR : MHD_CONTENT_READER_END_OF_STREAM;
-    }
     request_suspend(r);
     return 0;
 }

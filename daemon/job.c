@@ -330,7 +330,8 @@ size_t job_read(struct job *j, char *data, size_t size, bool *ended, bool *broke
 {
     struct job_queue *q = queue_of(j);
     pthread_mutex_lock(&q->lock);
-    size_t n = j->out.size - j->out_at;
+    size_t held = j->reply_bytes && j->state != JOB_DONE && j->out.size > j->out_at; /* its last byte ends the reply */
+    size_t n = j->out.size - j->out_at - held;
     n = n < size ? n : size;
     if (n) {
         memcpy(data, j->out.data + j->out_at, n);

@@ -113,7 +113,8 @@ struct job *job_find(struct server *s, const char *id);
 void job_release(struct job *j); /* the request's hold */
 size_t job_count(struct server *s, size_t *running);
 
-/* Up to `size` bytes of output. 0: none now; *ended then says whether more may come, *broken whether to cut. */
+/* Up to `size` bytes of output, of a reply of known length all but the last while the job runs. 0: none now. *ended: the
+ * job is done and nothing is left; *broken: the reply is to be cut. */
 size_t job_read(struct job *j, char *data, size_t size, bool *ended, bool *broken);
 /* Counts a job that is done, once: before its reply, so that a scrape behind the reply finds it. */
 void job_settle(struct job *j);

@@ -488,6 +488,28 @@ TEST(a_vocabulary_alone_tokenizes_and_refuses_the_rest)
 }
 END
 
+/* The last byte of a reply whose length is known goes out when its job has ended: a scrape behind it finds the job. */
+TEST(a_reply_of_known_length_is_counted_and_logged_as_it_ended)
+{
+    enum { ROUNDS = 150 };
+    start(model_tiny(), NULL);
+    for (int i = 1; i <= ROUNDS; i++) {
+        expect("/logits", "{\"prompt\":[1,5,6,7],\"format\":\"f32\",\"positions\":\"all\"}", 200, NULL);
+        double n = daemon_metric(&d, "ggufd_jobs_total{route=\"/logits\",reason=\"length\"}");
+        if (n < i || n > i)
+            ck_abort_msg("%.0f of %d replies are counted", n, i);
+    }
+    daemon_stop(&d);
+    int lines = 0;
+    char *log = suite_read(d.log, NULL);
+    for (const char *line = log; line && (line = strstr(line, "path=/logits")) != NULL; line++, lines++)
+        if (!memmem(line, strcspn(line, "\n"), "reason=length", 13) || !memmem(line, strcspn(line, "\n"), "prompt_tokens=4", 15))
+            ck_abort_msg("%.*s", (int)strcspn(line, "\n"), line);
+    ck_assert_int_eq(lines, ROUNDS);
+    free(log);
+}
+END
+
 /* A model whose token 9 has an embedding that is not a number. */
 static const char *model_with_a_hole(void)
 {
@@ -600,5 +622,6 @@ SUITE(jobs, T(a_stream_says_the_same_as_one_reply), T(the_first_line_comes_befor
       T(deadlines_hold_while_queued_and_while_running), T(a_deadline_in_the_queue_behind_progress_lines_is_counted_as_it_is_told),
       T(progress_is_told_at_least_once_a_second),
       T(the_context_is_a_hard_edge), T(a_vocabulary_alone_tokenizes_and_refuses_the_rest),
+      T(a_reply_of_known_length_is_counted_and_logged_as_it_ended),
       T(a_value_that_is_not_finite_is_a_problem_first_and_a_cut_later), T(a_client_that_stops_reading_is_cut_and_holds_nobody_up),
       T(large_bodies_are_read_off_the_loop_and_give_the_same_ids))

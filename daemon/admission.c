@@ -6,55 +6,12 @@
 #include <strings.h>
 
 #include "daemon/auth.h"
+#include "daemon/framing.h"
 #include "daemon/job.h"
 #include "daemon/request.h"
 #include "daemon/route.h"
 #include "daemon/server.h"
 #include "engine/base/hash.h"
-
-static bool span_is_word(struct span s, const char *word)
-{
-    return s.size == strlen(word) && strncasecmp(s.data, word, s.size) == 0;
-}
-
-/* ---- framing ---- */
-
-static enum MHD_Result find_blank(void *cls, enum MHD_ValueKind kind, const char *key, size_t key_size,
-                                  const char *value, size_t value_size)
-{
-    (void)kind, (void)value, (void)value_size;
-    for (size_t i = 0; i < key_size; i++)
-        if (key[i] <= ' ' || key[i] == 0x7f)
-            *(bool *)cls = true;
-    return MHD_YES;
-}
-
-/* What two parties on the way could read differently is refused, and the connection with it. A Content-Length that is
- * no number never gets here: libmicrohttpd refuses it in the same way. */
-static const char *framing_fault(const struct request *r)
-{
-    size_t hosts, lengths, codings;
-    bool blank = false;
-    struct span coding = request_header_get(r, "Transfer-Encoding", &codings);
-    request_header_get(r, "Content-Length", &lengths);
-    request_header_get(r, "Host", &hosts);
-    MHD_get_connection_values_n(r->mhd, MHD_HEADER_KIND, find_blank, &blank);
-    if (blank)
-        return "a header name holds a blank or a control character";
-    if (lengths > 1)
-        return "more than one Content-Length";
-    if (lengths && codings)
-        return "Content-Length together with Transfer-Encoding";
-    if (codings > 1 || (codings && !span_is_word(coding, "chunked")))
-        return "a Transfer-Encoding other than \"chunked\"";
-    if (hosts > 1)
-        return "more than one Host";
-    if (hosts == 0 && !r->http_1_0)
-        return "no Host";
-    if (r->uri.size && memchr(r->uri.data, ' ', r->uri.size))
-        return "a blank in the request target";
-    return NULL;
-}
 
 /* ---- identity ---- */
 
@@ -125,13 +82,29 @@ static void check_route(struct request *r)
 
 /* ---- the body to come ---- */
 
-void admission_refuse_size(struct request *r)
+static void refuse_size(struct request *r)
 {
     if (r->problem.kind != PROBLEM_NONE)
         return;
     problem_set(&r->problem, PROBLEM_PAYLOAD_TOO_LARGE, "a body may have at most %lld bytes",
                 (long long)r->server->config->max_body);
     problem_member(&r->problem, "max_body", r->server->config->max_body);
+}
+
+bool admission_check_body_bytes(struct request *r, size_t more)
+{
+    const struct server *s = r->server;
+    char text[160];
+    if (r->body_bytes > (size_t)s->config->max_body) {
+        refuse_size(r);
+        return false;
+    }
+    if (s->body_bytes + more <= (size_t)s->config->body_memory)
+        return true;
+    snprintf(text, sizeof text, "the bodies of all requests may take %lld bytes at one time (body_memory)",
+             (long long)s->config->body_memory);
+    problem_busy(&r->problem, PROBLEM_BODY_MEMORY, 1, text);
+    return false;
 }
 
 static void check_body(struct request *r)
@@ -147,14 +120,14 @@ static void check_body(struct request *r)
     /* libmicrohttpd has refused a length that does not fit 64 bits. */
     unsigned long long bytes = length.data ? strtoull(length.data, NULL, 10) : 0;
     if (bytes > (unsigned long long)r->server->config->max_body)
-        admission_refuse_size(r);
+        refuse_size(r);
     if (r->problem.kind != PROBLEM_NONE && (waits || bytes > SWALLOW_BYTES))
         r->close = true;
 }
 
-void admission_check_headers(struct request *r)
+void admission_check_headers(struct request *r, const char *method, const char *version)
 {
-    const char *fault = framing_fault(r);
+    const char *fault = framing_fault(r, method, version);
     choose_id(r);
     if (fault) {
         problem_set(&r->problem, PROBLEM_INVALID_REQUEST, "the request is ambiguous: %s", fault);

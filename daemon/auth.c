@@ -144,11 +144,11 @@ static bool host_is_trusted(const struct config *config, struct span host)
     return list_has(&config->allowed_hosts, name);
 }
 
-/* Origin is scheme://Host of this request. A proxy in front that ends TLS says so in X-Forwarded-Proto, which a foreign
+/* Origin is scheme://host of this request. A proxy in front that ends TLS says so in X-Forwarded-Proto, which a foreign
  * page cannot set without our leave. */
 static bool is_own_origin(const struct request *r, struct span origin)
 {
-    struct span host = request_header_get(r, "Host", NULL);
+    struct span host = request_host(r);
     struct span scheme = request_header_get(r, "X-Forwarded-Proto", NULL);
     size_t n = scheme.size == 5 && strncasecmp(scheme.data, "https", 5) == 0 ? 8 : 7;
     return host.size && origin.size == n + host.size && strncasecmp(origin.data, n == 8 ? "https://" : "http://", n) == 0 &&

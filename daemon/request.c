@@ -49,6 +49,11 @@ struct span request_header_get(const struct request *r, const char *name, size_t
     return l.value;
 }
 
+struct span request_host(const struct request *r)
+{
+    return r->authority.data ? r->authority : request_header_get(r, "Host", NULL);
+}
+
 void request_header(struct request *r, const char *name, const char *format, ...)
 {
     assert(r->reply.n_headers < REQUEST_HEADERS_MAX);
@@ -75,10 +80,24 @@ static int hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Path of the URI, escapes undone, counted: %00 stays a byte that no route has. */
-static void take_path(struct request *r, const char *uri)
+/* Every server has to take "http://host:port/path" for "/path" (RFC 9112, 3.2.2). Returns the bytes before the path. */
+static size_t take_authority(struct request *r)
 {
+    const char *uri = r->uri.data;
+    size_t scheme = strncasecmp(uri, "http://", 7) == 0 ? 7 : strncasecmp(uri, "https://", 8) == 0 ? 8 : 0;
+    if (!scheme)
+        return 0;
+    r->authority = (struct span){uri + scheme, strcspn(uri + scheme, "/?#")};
+    return scheme + r->authority.size;
+}
+
+/* Path of the URI, escapes undone, counted: %00 stays a byte that no route has. */
+static void take_path(struct request *r)
+{
+    const char *uri = r->uri.data + take_authority(r);
     size_t n = strcspn(uri, "?");
+    if (r->authority.data && uri[0] != '/') /* RFC 9110, 4.2.3: an empty path is the same as "/" */
+        buffer_byte(&r->path, '/');
     for (size_t i = 0; i < n; i++) {
         int high = uri[i] == '%' && i + 2 < n ? hex_digit(uri[i + 1]) : -1;
         int low = high >= 0 ? hex_digit(uri[i + 2]) : -1;
@@ -102,7 +121,12 @@ void *request_begin(void *cls, const char *uri, struct MHD_Connection *mhd)
     r->connection = c;
     r->mhd = mhd;
     buffer_text(&r->uri, uri);
-    take_path(r, uri);
+    buffer_byte(&r->uri, 0);
+    r->target_end = uri + strlen(uri);
+    if (!r->uri.failed) {
+        r->uri.size--; /* the terminator */
+        take_path(r);
+    }
     server_update_time(s);
     r->arrived_ms = uv_now(&s->loop);
     c->request = r;
@@ -113,21 +137,29 @@ void *request_begin(void *cls, const char *uri, struct MHD_Connection *mhd)
 
 /* ---- the body ---- */
 
+static void drop_body(struct request *r)
+{
+    r->server->body_bytes -= r->body.size;
+    buffer_clear(&r->body);
+}
 
 /* A body that nobody wants is still read, so that its sender finds the reply and the connection lives on; beyond
  * SWALLOW_BYTES it is not worth that. */
 static bool store_body(struct request *r, const char *data, size_t size)
 {
+    struct server *s = r->server;
     r->body_bytes += size;
-    if (!r->swallow && r->body_bytes > (size_t)r->server->config->max_body) {
-        admission_refuse_size(r);
+    if (!r->swallow && !admission_check_body_bytes(r, size)) {
         r->swallow = true;
-        buffer_clear(&r->body);
+        drop_body(r);
     }
     if (r->swallow)
         return r->body_bytes <= SWALLOW_BYTES;
     buffer_append(&r->body, data, size);
-    return !r->body.failed;
+    if (r->body.failed)
+        return false;
+    s->body_bytes += size;
+    return true;
 }
 
 /* ---- preparing ---- */
@@ -150,7 +182,7 @@ static void request_free(struct request *r)
         job_release(r->job);
     buffer_clear(&r->uri);
     buffer_clear(&r->path);
-    buffer_clear(&r->body);
+    drop_body(r);
     buffer_clear(&r->reply.body);
     free(r);
 }
@@ -207,7 +239,7 @@ static enum MHD_Result proceed(struct request *r)
         prepare(r);
     }
     if (r->stage == REQUEST_PREPARED) {
-        buffer_clear(&r->body);
+        drop_body(r);
         if (r->problem.kind == PROBLEM_NONE && !r->reply.status)
             r->route->actions->start(r);
         if (r->gone)
@@ -229,7 +261,7 @@ static enum MHD_Result first_call(struct request *r, const char *method, const c
     snprintf(r->method_name, sizeof r->method_name, "%s", method);
     r->seen = true;
     connection_enter(r->connection, CONNECTION_BODY);
-    admission_check_headers(r);
+    admission_check_headers(r, method, version);
     if (r->problem.kind == PROBLEM_NONE && !r->reply.status)
         return MHD_YES;
     r->swallow = true;

@@ -53,6 +53,8 @@ struct request {
     unsigned method;           /* METHOD_* bit, 0: unknown */
     char method_name[16];
     struct buffer uri;         /* as sent */
+    struct span authority;     /* in uri, where that is "http://authority/path"; else data is NULL */
+    const char *target_end;    /* in libmicrohttpd's memory: its end as text; to be compared, not read */
     struct buffer path;        /* unescaped, counted, without query */
     char id[REQUEST_ID_BYTES_MAX + 1];
     char cors_origin[CONFIG_ORIGIN_BYTES_MAX + 1]; /* to be named in the reply's CORS headers; "" if none */
@@ -66,7 +68,7 @@ struct request {
     bool gone;       /* the peer left or was cut */
     bool completed;  /* libmicrohttpd is done with it */
     size_t body_bytes; /* received, stored or not */
-    struct buffer body;
+    struct buffer body; /* its size counts in server->body_bytes */
 
     struct problem problem; /* worker; kind PROBLEM_NONE: none */
     struct reply reply;     /* worker */
@@ -91,6 +93,8 @@ void request_header(struct request *r, const char *name, const char *format, ...
 
 /* A header's value, counted; data NULL when absent. `count` (may be NULL) is how often it occurs. */
 struct span request_header_get(const struct request *r, const char *name, size_t *count);
+/* The host, with its port, that the request is for: the target's own before the Host header (RFC 9112, 3.2.2). */
+struct span request_host(const struct request *r);
 
 /* True while a suspended or streaming request would profit from being ended early. */
 bool request_is_waiting(const struct request *r);

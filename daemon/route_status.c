@@ -56,6 +56,7 @@ static void start_metrics(struct request *r)
     metrics_set(s->metrics, METRIC_JOBS_RUNNING, NULL, (double)running);
     metrics_set(s->metrics, METRIC_JOBS_QUEUED, NULL, (double)waiting);
     metrics_set(s->metrics, METRIC_CONNECTIONS, NULL, (double)s->n_connections);
+    metrics_set(s->metrics, METRIC_BODY_BYTES, NULL, (double)s->body_bytes);
     metrics_set(s->metrics, METRIC_CONTEXT_USED, NULL, (double)atomic_load(&s->engine_thread.context_used));
     metrics_write(s->metrics, &r->reply.body);
     request_reply(r, 200, METRICS_CONTENT_TYPE);

@@ -309,6 +309,9 @@ enum status server_check_config(const struct config *config, struct error *err)
     if (files.rlim_cur < OWN_FILES + RESERVED_CONNECTIONS)
         return error_set(err, STATUS_INVALID, "the limit of open files (RLIMIT_NOFILE) is %llu: at least %d are needed",
                          (unsigned long long)files.rlim_cur, OWN_FILES + RESERVED_CONNECTIONS);
+    if (config->body_memory < config->max_body)
+        return error_set(err, STATUS_INVALID, "body_memory %lld is below max_body, %lld: not one such body could be held",
+                         (long long)config->body_memory, (long long)config->max_body);
     if (config->max_connections >= config->queue + RESERVED_CONNECTIONS)
         return STATUS_OK;
     return error_set(err, STATUS_INVALID, "max_connections %lld is too low for a queue of %lld: at least %lld",

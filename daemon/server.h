@@ -33,6 +33,7 @@ struct server {
     bool paused;               /* not accepting for want of room */
     struct connection *connections;
     size_t n_connections;
+    size_t body_bytes;         /* of all requests that hold a body; at most body_memory */
     struct job_queue queue;
     struct engine_thread engine_thread;
     struct engine *engine;     /* NULL until the model is loaded */

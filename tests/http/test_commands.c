@@ -72,6 +72,7 @@ TEST(commands_check_inspect_and_generate_without_a_server)
     COMMAND(2, "tier", "--check", "--model", model, "--tier", "mmx");
     COMMAND(2, "keys", "--check", "--model", model, "--api-key-file", "/no-such-keys");
     COMMAND(2, "max_connections", "--check", "--model", model, "--queue", "64", "--max-connections", "64");
+    COMMAND(2, "body_memory", "--check", "--model", model, "--max-body", "2000", "--body-memory", "1999");
     COMMAND(0, "sound: 0 values", "--inspect", model);
     COMMAND(0, "\"complete\":true", "--inspect", model, "--json");
     COMMAND(0, "\"reason\":\"length\"", "--model", model, "--prompt-tokens", "1,5,6", "--max-tokens", "4", "--json");

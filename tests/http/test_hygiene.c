@@ -1,5 +1,6 @@
 /* HTTP as others may misread it, limits, deadlines, keys, origins, sockets. */
 #include <fcntl.h>
+#include <microhttpd.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,17 +21,31 @@ static void start(const char *const *options)
 }
 
 /* Raw bytes out, one reply in. */
-static struct http_reply raw(const char *bytes, bool *closed)
+static struct http_reply raw_bytes(const char *bytes, size_t size, bool *closed)
 {
     struct http h;
     struct http_reply r = {0};
     ck_assert(http_open(&h, d.address));
-    http_text(&h, bytes);
+    http_send(&h, bytes, size);
     http_read_reply(&h, &r, PATIENCE_MS);
     if (closed)
         *closed = http_is_closed(&h, PATIENCE_MS);
     http_close(&h);
     return r;
+}
+
+static struct http_reply raw(const char *bytes, bool *closed)
+{
+    return raw_bytes(bytes, strlen(bytes), closed);
+}
+
+static void expect_refusal(const char *request)
+{
+    bool closed;
+    struct http_reply r = raw(request, &closed);
+    if (r.status != 400 || !closed)
+        ck_abort_msg("%s -> %d, closed %d", request, r.status, closed);
+    http_reply_clear(&r);
 }
 
 TEST(ambiguous_framing_is_refused_and_the_connection_closed)
@@ -55,18 +70,130 @@ TEST(ambiguous_framing_is_refused_and_the_connection_closed)
         "GET /health HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
         "GET /health HTTP/1.1\r\nHost: a\r\nX-Odd : 1\r\n\r\n",
         "GET /health HTTP/1.1\r\nHost: a\r\nX Odd: 1\r\n\r\n",
+        "GET /health HTTP/1.1\r\nHost: a\r\n: 1\r\n\r\n",
+        "GET /health HTTP/1.1\r\nHost: a\r\n:\r\n\r\n",
+        "GET /health HTTP/1.1\r\n: 1\r\nHost: a\r\n\r\n",
         "GET /health x HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET http:///health HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET http://user@a/health HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET http://a/health HTTP/1.1\r\n\r\n",
     };
-    for (size_t i = 0; i < sizeof requests / sizeof requests[0]; i++) {
-        bool closed;
-        struct http_reply r = raw(requests[i], &closed);
-        if (r.status != 400 || !closed)
-            ck_abort_msg("%s -> %d, closed %d", requests[i], r.status, closed);
-        http_reply_clear(&r);
-    }
+    for (size_t i = 0; i < sizeof requests / sizeof requests[0]; i++)
+        expect_refusal(requests[i]);
     struct http_reply r = raw("GET /health HTTP/1.0\r\n\r\n", NULL);
     ck_assert_int_eq(r.status, 200);
     http_reply_clear(&r);
+    daemon_stop(&d);
+}
+END
+
+TEST(continued_header_lines_are_refused)
+{
+    if (strncmp(MHD_get_version(), "0.", 2) != 0)
+        SKIP("this libmicrohttpd joins them as RFC 9112, 5.2 allows");
+    start(NULL);
+    expect_refusal("GET /health HTTP/1.1\r\nHost: a\r\nX-Odd: 1\r\n more\r\n\r\n");
+    expect_refusal("GET /health HTTP/1.1\r\nHost: a\r\n\tmore\r\nX-Odd: 1\r\n\r\n");
+    expect_refusal("POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\r\n chunked\r\n\r\n");
+    daemon_stop(&d);
+}
+END
+
+#define BYTES(text) {text, sizeof text - 1}
+
+/* libmicrohttpd hands everything out as text, which ends at a NUL, and takes a line that begins with one for an empty
+ * one. */
+TEST(a_nul_in_the_header_is_refused)
+{
+    start(NULL);
+    static const struct {
+        const char *bytes;
+        size_t size;
+    } requests[] = {
+        BYTES("GET /health\0 HTTP/1.1\r\nHost: a\r\n\r\n"),
+        BYTES("GET /health\0x HTTP/1.1\r\nHost: a\r\n\r\n"),
+        BYTES("GET /health\0\0/x HTTP/1.1\r\nHost: a\r\n\r\n"),
+        BYTES("GET \0/health HTTP/1.1\r\nHost: a\r\n\r\n"),
+        BYTES("GET /health?a=b\0c HTTP/1.1\r\nHost: a\r\n\r\n"),
+        BYTES("GET /health\0?a=b HTTP/1.1\r\nHost: a\r\n\r\n"),
+        BYTES("GET http://a\0/health HTTP/1.1\r\nHost: a\r\n\r\n"),
+        BYTES("GET /health HTTP/1.1\r\nHost: a\0b\r\n\r\n"),
+        BYTES("GET /health HTTP/1.1\r\nHost: a\r\nX-Odd: \0\r\nX-Other: 1\r\n\r\n"),
+        BYTES("GET /health HTTP/1.1\r\nHost: a\r\nX-\0Odd: 1\r\n\r\n"),
+        BYTES("GET /health HTTP/1.1\r\nHost: a\r\n\0X-Odd: 1\r\n\r\n"),
+        BYTES("POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 2\0\r\n\r\n{}"),
+    };
+    for (size_t i = 0; i < sizeof requests / sizeof requests[0]; i++) {
+        bool closed;
+        struct http_reply r = raw_bytes(requests[i].bytes, requests[i].size, &closed);
+        if (r.status != 400 || !closed)
+            ck_abort_msg("%zu: %s -> %d, closed %d", i, requests[i].bytes, r.status, closed);
+        http_reply_clear(&r);
+    }
+    struct http_reply r = raw("GET /health%00x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", NULL);
+    ck_assert_int_eq(r.status, 404); /* an escaped one is a byte that no route has */
+    http_reply_clear(&r);
+    daemon_stop(&d);
+}
+END
+
+/* What looks unusual and is one thing to everybody: bare LF, blanks around values, empty values, a body's trailer. */
+TEST(odd_but_clear_requests_are_served)
+{
+    start(NULL);
+    static const char *const requests[] = {
+        "GET /health HTTP/1.1\nHost: a\n\n",
+        "GET /health HTTP/1.1\r\nHost: a\n\r\n",
+        "GET /health HTTP/1.1\nHost: a\r\n\n",
+        "\r\n\r\nGET /health HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /health HTTP/1.1\r\nHost:a\r\nX-Empty:\r\nX-Blank: \r\nX-Wide: \t  x  \r\n\r\n",
+        "GET /health HTTP/1.1\r\nX-Empty:\r\nHost: \t a\r\nCookie: a=b; c=\"d\"\r\nX-Colon: ::\r\nX-Last:\r\n\r\n",
+        "GET /health?a=b&c=%41&d HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /health HTTP/1.0\r\n\r\n",
+        "POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nd;x=y\r\n{\"content\":\"a\r\n2\r\n\"}\r\n0\r\nX-Trailer: 1\r\n\r\n",
+    };
+    for (size_t i = 0; i < sizeof requests / sizeof requests[0]; i++) {
+        struct http_reply r = raw(requests[i], NULL);
+        if (r.status != 200)
+            ck_abort_msg("%s -> %d", requests[i], r.status);
+        http_reply_clear(&r);
+    }
+    daemon_stop(&d);
+}
+END
+
+TEST(a_target_may_name_scheme_and_host)
+{
+    static const char *const options[] = {"--allowed-hosts", "good.example", NULL};
+    start(options);
+    static const struct {
+        int status;
+        const char *target, *headers;
+    } cases[] = {
+        {200, "http://a/health", "Host: a\r\n"},
+        {200, "HTTP://a:8080/health?x=/", "Host: a\r\n"},
+        {200, "https://[::1]:8080/health", "Host: a\r\n"},
+        {200, "http://a/%68ealth", "Host: a\r\n"},
+        {200, "http://a", "Host: a\r\n"},        /* the page */
+        {200, "http://a?/health", "Host: a\r\n"},
+        {404, "http://a/nope", "Host: a\r\n"},
+        {404, "http://a//health", "Host: a\r\n"},
+        {404, "ftp://a/health", "Host: a\r\n"},
+        {404, "//a/health", "Host: a\r\n"},
+        /* the target's host is the one that an Origin is compared with */
+        {200, "http://good.example/health", "Host: a\r\nOrigin: http://good.example\r\n"},
+        {403, "http://bad.example/health", "Host: good.example\r\nOrigin: http://good.example\r\n"},
+        {403, "http://bad.example/health", "Host: good.example\r\nOrigin: http://bad.example\r\n"},
+        {403, "http://bad.example/health", "Host: localhost\r\nOrigin: http://localhost\r\n"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char bytes[300];
+        snprintf(bytes, sizeof bytes, "GET %s HTTP/1.1\r\n%s\r\n", cases[i].target, cases[i].headers);
+        struct http_reply r = raw(bytes, NULL);
+        if (r.status != cases[i].status)
+            ck_abort_msg("%s, %s-> %d, not %d", cases[i].target, cases[i].headers, r.status, cases[i].status);
+        http_reply_clear(&r);
+    }
     daemon_stop(&d);
 }
 END
@@ -188,6 +315,67 @@ TEST(a_body_may_have_max_body_bytes_and_not_one_more)
         }
         daemon_stop(&d);
     }
+}
+END
+
+static void begin_body(struct http *h, size_t sent)
+{
+    char body[9990];
+    memset(body, ' ', sizeof body);
+    ck_assert(http_open(h, d.address));
+    ck_assert(http_text(h, "POST /detokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 10003\r\n\r\n{\"tokens\":["));
+    ck_assert(http_send(h, body, sent));
+}
+
+static void end_body(struct http *h, const char *rest, int status, const char *text)
+{
+    struct http_reply r = {0};
+    ck_assert(http_text(h, rest));
+    ck_assert(http_read_reply(h, &r, PATIENCE_MS));
+    ck_assert_int_eq(r.status, status);
+    ck_assert(http_has(&r, text));
+    if (status == 503)
+        ck_assert_ptr_nonnull(http_header(&r, "Retry-After"));
+    http_reply_clear(&r);
+}
+
+/* Bodies that have begun and do not go on hold memory; what all of them hold has a limit, and comes back. */
+TEST(bodies_have_a_limit_in_all)
+{
+    static const char *const options[] = {"--max-body", "10003", "--body-memory", "25000", "--body-timeout", "600", NULL};
+    struct http h[3], late;
+    struct http_reply r;
+    start(options);
+    for (int i = 0; i < 2; i++)
+        begin_body(&h[i], 9990);
+    ck_assert(daemon_metric_becomes(&d, "ggufd_body_bytes", 2 * (11 + 9990), PATIENCE_MS));
+    begin_body(&h[2], 4000);
+    ck_assert(daemon_metric_becomes(&d, "ggufd_body_bytes", 2 * (11 + 9990) + 4011, PATIENCE_MS));
+    begin_body(&late, 9990);
+    end_body(&late, "]}", 503, "body-memory"); /* read to its end, so the connection lives */
+    ck_assert(http_request(&late, "GET", "/health", NULL, NULL));
+    end_body(&late, "", 200, "ok");
+    http_close(&h[2]); /* a sender that leaves gives back what it held */
+    ck_assert(daemon_metric_becomes(&d, "ggufd_body_bytes", 2 * (11 + 9990), PATIENCE_MS));
+    for (int i = 0; i < 2; i++)
+        end_body(&h[i], "]}", 200, "content");
+    http_close(&h[0]);
+    ck_assert(daemon_metric_becomes(&d, "ggufd_body_bytes", 0, PATIENCE_MS));
+    for (int i = 0; i < 4; i++) { /* nor does one that was refused, or parsed by a worker, keep anything */
+        char big[20001];
+        memset(big, ' ', sizeof big - 1);
+        big[sizeof big - 1] = 0;
+        http_call(d.address, "POST", "/detokenize", NULL, big, &r);
+        ck_assert_int_eq(r.status, 413);
+        http_reply_clear(&r);
+        begin_body(&h[0], 9990);
+        end_body(&h[0], "]}", 200, "content");
+        http_close(&h[0]);
+    }
+    ck_assert(daemon_metric_becomes(&d, "ggufd_body_bytes", 0, PATIENCE_MS));
+    http_close(&h[1]);
+    http_close(&late);
+    daemon_stop(&d);
 }
 END
 
@@ -612,7 +800,9 @@ TEST(a_file_replaced_by_rename_serves_on_and_one_rewritten_in_place_is_noticed)
 }
 END
 
-SUITE(hygiene, T(ambiguous_framing_is_refused_and_the_connection_closed), T(a_connection_survives_refusals_and_pipelining),
+SUITE(hygiene, T(ambiguous_framing_is_refused_and_the_connection_closed), T(continued_header_lines_are_refused),
+      T(a_nul_in_the_header_is_refused), T(odd_but_clear_requests_are_served), T(a_target_may_name_scheme_and_host),
+      T(a_connection_survives_refusals_and_pipelining), T(bodies_have_a_limit_in_all),
       T(bodies_have_a_limit_however_they_are_sent), T(a_body_may_have_max_body_bytes_and_not_one_more), T(headers_have_a_limit),
       T(keys_stay_out_of_the_log_and_prompts_unless_asked_for), T(no_terminal_escape_of_a_client_reaches_the_log),
       T(no_memory_is_writable_and_executable), T(slow_senders_are_disconnected),

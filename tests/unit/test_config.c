@@ -74,7 +74,7 @@ TEST(defaults_are_those_of_the_contract)
     ck_assert(c.listen.count == 1 && strcmp(c.listen.items[0], "127.0.0.1:8080") == 0);
     ck_assert_uint_eq(c.socket_mode, 0660);
     ck_assert(c.context == 0 && c.batch == 256 && c.threads == 0 && c.queue == 16 && c.max_tokens == 128 &&
-              c.max_tokens_limit == 0 && c.max_body == 1048576 && c.max_connections == 1024);
+              c.max_tokens_limit == 0 && c.max_body == 1048576 && c.body_memory == 67108864 && c.max_connections == 1024);
     ck_assert(c.max_queue_wait_ms == 60000 && c.header_timeout_ms == 10000 && c.body_timeout_ms == 30000 &&
               c.write_timeout_ms == 10000 && c.keepalive_timeout_ms == 75000 && c.drain_timeout_ms == 30000 &&
               c.stall_timeout_ms == 60000);

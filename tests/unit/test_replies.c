@@ -490,7 +490,7 @@ TEST(problems_follow_the_contract_table)
     } rows[] = {{"invalid-request", 400}, {"invalid-json", 400}, {"context-overflow", 400}, {"unauthorized", 401},
                 {"forbidden-origin", 403}, {"not-found", 404}, {"method-not-allowed", 405}, {"vocabulary-only", 409},
                 {"duplicate-id", 409}, {"payload-too-large", 413}, {"unsupported-media-type", 415}, {"not-implemented", 501},
-                {"queue-full", 503}, {"queue-timeout", 503}, {"loading", 503}, {"draining", 503}, {"model-changed", 503},
+                {"queue-full", 503}, {"queue-timeout", 503}, {"body-memory", 503}, {"loading", 503}, {"draining", 503}, {"model-changed", 503},
                 {"stalled", 503}, {"non-finite-logits", 500}, {"internal", 500}};
     ck_assert_uint_eq(sizeof rows / sizeof rows[0], PROBLEM_COUNT - 1);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

@@ -124,8 +124,10 @@ static bool check_early(const struct stress_slot *s, const struct stress_moment 
                         size_t size)
 {
     double elapsed = now_ms() - s->asked_ms;
+    bool in_queue = s->ask.progress && has_text(&s->client, "problem:queue-timeout"); /* told by the last line */
     if (strcmp(reason, "deadline") == 0)
-        return (s->ask.deadline_ms && elapsed >= (double)s->ask.deadline_ms) ||
+        return (in_queue && elapsed >= m->setting->queue_wait_ms) ||
+               (s->ask.deadline_ms && elapsed >= (double)s->ask.deadline_ms) ||
                fail(why, size, "deadline of %lu ms after %.1f ms", s->ask.deadline_ms, elapsed);
     if (strcmp(reason, "cancelled") == 0)
         return s->may_be_deleted || m->setting->hasty || fail(why, size, "cancelled, and nobody asked for it");

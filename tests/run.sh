@@ -8,15 +8,14 @@ passed=0 failed=0 skipped=0
 root=$(cd "$(dirname "$0")/.." && pwd)
 export GGUFD_ROOT="$root" GGUFD_SHARED="${GGUFD_SHARED:-$root/../shared}"
 export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=1:abort_on_error=0:allocator_may_return_null=1:handle_segv=1}"
-# ThreadSanitizer's reports go to files: a daemon that is killed in the end could not tell of them by its status. It does
-# not know pthread_clockjoin_np, so every joined thread looks like a leak.
+# ThreadSanitizer's reports go to files: a daemon that is killed in the end could not tell of them by its status.
 # A path short enough for the names of sockets below it.
 work=$(mktemp -d /tmp/ggufd-test-XXXXXX) || exit 1
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 out=$work/out failures=$work/failures
-export TSAN_OPTIONS="${TSAN_OPTIONS:-log_path=$work/race:exitcode=66:report_thread_leaks=0}"
+export TSAN_OPTIONS="${TSAN_OPTIONS:-log_path=$work/race:exitcode=66}"
 : >"$failures"
 
 # Each failed test of a suite's output, with its message's further lines: "FAILED mode name: file:line:F:test:..."

@@ -73,7 +73,7 @@ build/fuzz/libsupport.a: $(call fuzz_object,$(SUPPORT_SOURCES))
 	@ar rcs $@ $^
 
 build/fuzz/fuzz_%: build/fuzz/tests/fuzz/fuzz_%.o build/fuzz/libsupport.a build/fuzz/libggufd.a
-	@clang -pthread -fsanitize=fuzzer,address,undefined -o $@ $^ $(DAEMON_LIBS) -lm
+	@clang -pthread -fsanitize=fuzzer,address,undefined -o $@ $^ $(DAEMON_LIBS) $(TEST_LIBS) -lm
 
 -include $(shell find build/fuzz -name '*.d' 2>/dev/null)
 

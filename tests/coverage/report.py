@@ -125,6 +125,8 @@ def main():
     files = read_counters(sys.stdin)
     for name, lines in files.items():
         source = read_source(name)
+        if max(lines) > len(source):
+            sys.exit(f"{name} has changed since it was compiled")
         for number, line in lines.items():
             if "assert(" in source[number - 1]:
                 line.branches = []

@@ -718,10 +718,16 @@ TEST(a_lock_that_the_second_shard_is_refused_is_undone)
     struct stat st;
     ck_assert_int_eq(stat(tmp_path("m-00001-of-00002.gguf"), &st), 0);
     size_t page = (size_t)sysconf(_SC_PAGESIZE), first = ((size_t)st.st_size + page - 1) / page * page;
-    ck_assert_int_eq(lock_within(g, first, &err), STATUS_NO_MEMORY);
-    ck_assert_uint_eq(locked_kb(), 0);
-    ck_assert_ptr_nonnull(strstr(err.text, "locking the model needs "));
+    struct rlimit now;
+    bool possible = getrlimit(RLIMIT_MEMLOCK, &now) == 0 && (geteuid() == 0 || now.rlim_max >= first);
+    if (possible) {
+        ck_assert_int_eq(lock_within(g, first, &err), STATUS_NO_MEMORY);
+        ck_assert_uint_eq(locked_kb(), 0);
+        ck_assert_ptr_nonnull(strstr(err.text, "locking the model needs "));
+    }
     gguf_close(g);
+    if (!possible)
+        SKIP("this user may lock less than the first shard");
 }
 END
 

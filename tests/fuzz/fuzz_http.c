@@ -25,7 +25,7 @@
 enum { FLUSH = 0xfe, NEXT = 0xff, LEAVE = 0xfd };
 enum {
     SLICE_MS = 70,    /* no divisor of the daemon's tick: the two must not fall into step */
-    IDLE_SLICES = 80, /* so many looks in a row at a process that rests are a hang */
+    IDLE_SLICES = 80, /* so many looks at a process that rests are a hang */
     START_SLICES = 2000
 };
 
@@ -102,7 +102,8 @@ static bool thread_sleeps(const char *id)
 }
 
 /* Whether no other thread of the process runs or wants to: on a busy machine those that wait for a processor do not
- * sleep, so that slowness is never taken for a hang. */
+ * sleep, so that slowness is never taken for a hang. One that works wakes others before it sleeps: a look that finds
+ * all of them asleep finds nothing left to do, but for a timer. */
 static bool others_sleep(void)
 {
     char self[16];
@@ -127,7 +128,7 @@ static short wait_for(int fd, short events, const char *otherwise)
             return p.revents;
         must(r == 0 || errno == EINTR, "poll");
         if (r == 0)
-            idle = others_sleep() ? idle + 1 : 0;
+            idle += others_sleep();
     }
     must(false, otherwise);
     return 0;

@@ -48,8 +48,6 @@ static enum MHD_Result queue_response(struct request *r, unsigned status, const 
 static ssize_t read_body(void *cls, uint64_t position, char *data, size_t size)
 {
     struct request *r = cls;
-    if (r->gone || position >= r->reply.body.size)
-        return MHD_CONTENT_READER_END_WITH_ERROR;
     size_t left = r->reply.body.size - (size_t)position, n = left < size ? left : size;
     connection_enter(r->connection, CONNECTION_REPLY);
     memcpy(data, r->reply.body.data + position, n);

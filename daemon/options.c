@@ -271,9 +271,9 @@ enum status option_set_text(const struct option *o, struct config *config, const
             return refuse(o, text, strlen(text), err);
         return set_number(o, config, thousandths, text, err);
     case OPTION_boolean:
-        return set_boolean(o, config, text, err);
+        break;
     }
-    return STATUS_INVALID;
+    return set_boolean(o, config, text, err);
 }
 
 static enum status set_json_number(const struct option *o, struct config *config, double value, struct error *err)

@@ -64,6 +64,14 @@ void request_header(struct request *r, const char *name, const char *format, ...
     r->reply.headers[r->reply.n_headers++].name = name;
 }
 
+void *request_new_plan(struct request *r, size_t size)
+{
+    r->plan = calloc(1, size);
+    if (!r->plan)
+        problem_set(&r->problem, PROBLEM_INTERNAL, "out of memory for a request");
+    return r->plan;
+}
+
 void request_reply(struct request *r, unsigned status, const char *content_type)
 {
     r->reply.status = status;

@@ -91,6 +91,9 @@ void request_reply(struct request *r, unsigned status, const char *content_type)
 void request_header(struct request *r, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Makes r->plan, zeroed. NULL: no memory, and r->problem says so. */
+void *request_new_plan(struct request *r, size_t size);
+
 /* A header's value, counted; data NULL when absent. `count` (may be NULL) is how often it occurs. */
 struct span request_header_get(const struct request *r, const char *name, size_t *count);
 /* The host, with its port, that the request is for: the target's own before the Host header (RFC 9112, 3.2.2). */

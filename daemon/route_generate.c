@@ -150,12 +150,9 @@ static void prepare_generate(struct request *r)
 {
     const struct engine *e = r->server->engine;
     struct request_limits limits = request_limits_of(r->server);
-    struct generate_plan *p = calloc(1, sizeof *p);
-    r->plan = p;
-    if (!p) {
-        problem_set(&r->problem, PROBLEM_INTERNAL, "out of memory for a request");
+    struct generate_plan *p = request_new_plan(r, sizeof *p);
+    if (!p)
         return;
-    }
     p->result.stop = -1;
     if (generate_request_read(buffer_span(&r->body), &limits, &p->q, &r->problem))
         return;

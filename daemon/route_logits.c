@@ -69,11 +69,10 @@ static enum status on_logits(void *context, size_t position, const float *logits
     if (p->json.size < FLUSH_BYTES)
         return STATUS_OK;
     size_t n = p->json.size - 1; /* the last byte stays: it decides about the next row's comma */
-    if (!job_emit(p->job, p->json.data, n))
-        return STATUS_CANCELLED;
+    bool sent = job_emit(p->job, p->json.data, n);
     p->json.data[0] = p->json.data[n];
     p->json.size = 1;
-    return STATUS_OK;
+    return sent ? STATUS_OK : STATUS_CANCELLED;
 }
 
 static void on_progress(void *context, size_t evaluated)
@@ -116,8 +115,6 @@ static enum reason run_logits(struct job *j, struct session *s, struct problem *
             problem_set(problem, PROBLEM_INTERNAL, "the job was cancelled");
         return job_cancel_reason(j);
     }
-    if (err.text[0] == 0)
-        error_set(&err, status, "%s", status_text(status));
     problem_from_error(problem, &err);
     LOG(LOG_LEVEL_ERROR, "logits-failed", LOG_TEXT("id", j->id), LOG_TEXT("why", err.text));
     return REASON_ERROR;
@@ -147,12 +144,9 @@ static void prepare_logits(struct request *r)
 {
     const struct engine *e = r->server->engine;
     struct request_limits limits = request_limits_of(r->server);
-    struct logits_plan *p = calloc(1, sizeof *p);
-    r->plan = p;
-    if (!p) {
-        problem_set(&r->problem, PROBLEM_INTERNAL, "out of memory for a request");
+    struct logits_plan *p = request_new_plan(r, sizeof *p);
+    if (!p)
         return;
-    }
     if (logits_request_read(buffer_span(&r->body), &limits, &p->q, &r->problem))
         return;
     if (!prompt_to_ids(e, &p->q.prompt, engine_info(e)->context, false, &p->tokens, &r->problem))

@@ -25,7 +25,7 @@ struct openai_plan {
     struct openai_logprobs logprobs;
     struct buffer text;
     size_t prompt_tokens, generated_tokens; /* sums */
-    bool lost;                   /* the client is gone */
+    bool lost;                   /* an event was not passed on */
 };
 
 static void plan_free(void *plan)
@@ -163,6 +163,15 @@ static void finish_choice(struct openai_plan *p, enum reason reason, struct span
     openai_reply_choice(&p->out, p->index, buffer_span(&p->text), logprobs_of(p), finish);
 }
 
+/* An event could not be passed on: its client is gone, or there was no memory for it, and then the stream says so. */
+static enum reason lose(struct openai_plan *p, struct problem *problem)
+{
+    if (job_is_cancelled(p->job))
+        return job_cancel_reason(p->job);
+    problem_set(problem, PROBLEM_INTERNAL, "out of memory for a part of the reply");
+    return REASON_ERROR;
+}
+
 static enum reason run_choice(struct openai_plan *p, struct session *s, struct problem *problem)
 {
     struct job *j = p->job;
@@ -183,8 +192,10 @@ static enum reason run_choice(struct openai_plan *p, struct session *s, struct p
         problem_from_error(problem, &err);
         return REASON_ERROR;
     }
-    if (p->q.stream && p->q.echo && !emit_choice(p, buffer_span(&p->text), NULL))
-        return REASON_CANCELLED;
+    if (p->q.stream && p->q.echo)
+        p->lost |= !emit_choice(p, buffer_span(&p->text), NULL);
+    if (p->lost)
+        return lose(p, problem);
     generation_run(s, &options, p->tokens, &result, problem);
     add_figures(j, &result);
     p->generated_tokens += result.generated_tokens;
@@ -192,7 +203,7 @@ static enum reason run_choice(struct openai_plan *p, struct session *s, struct p
     if (reason != REASON_ERROR)
         finish_choice(p, reason, buffer_span(&result.tail));
     buffer_clear(&result.tail);
-    return reason;
+    return p->lost ? lose(p, problem) : reason;
 }
 
 static enum reason run_openai(struct job *j, struct session *s, struct problem *problem)
@@ -208,7 +219,7 @@ static enum reason run_openai(struct job *j, struct session *s, struct problem *
         p->tokens = &p->prompts[p->index];
         p->first_shown = prompt->n_parts && !prompt->parts[0].is_ids && info->add_bos && p->tokens->data[0] == info->bos;
         reason = run_choice(p, s, problem);
-        if (reason == REASON_ERROR || job_is_cancelled(j) || p->lost)
+        if (reason == REASON_ERROR || job_is_cancelled(j))
             break;
     }
     return reason;
@@ -251,12 +262,9 @@ static void prepare_openai(struct request *r)
 {
     const struct engine *e = r->server->engine;
     struct request_limits limits = request_limits_of(r->server);
-    struct openai_plan *p = calloc(1, sizeof *p);
-    r->plan = p;
-    if (!p) {
-        problem_set(&r->problem, PROBLEM_INTERNAL, "out of memory for a request");
+    struct openai_plan *p = request_new_plan(r, sizeof *p);
+    if (!p)
         return;
-    }
     if (openai_request_read(buffer_span(&r->body), &limits, &p->q, &r->problem))
         return;
     p->prompts = calloc(p->q.n_prompts, sizeof *p->prompts);

@@ -159,6 +159,22 @@ TEST(an_echo_without_probabilities_is_the_prompt_and_its_continuation)
 }
 END
 
+/* Over before there is a token to show. On a machine that stands still it may be over in the queue. */
+TEST(a_deadline_that_is_over_ends_with_the_token_at_hand)
+{
+    daemon_start(&d, model_slow(), slow);
+    for (int i = 0; i < 5; i++) {
+        struct http_reply r = post("/generate", "{\"prompt\":[1,5,6,7],\"max_tokens\":4000,\"ignore_eos\":true,\"stream\":false,"
+                                                "\"cache_prompt\":false,\"deadline_ms\":1}");
+        bool ended = r.status == 200 && http_has(&r, "\"reason\":\"deadline\"");
+        if (!ended && (r.status != 503 || !http_has(&r, "problem:queue-timeout")))
+            ck_abort_msg("%d %s", r.status, r.body.data ? r.body.data : "");
+        http_reply_clear(&r);
+    }
+    daemon_stop(&d);
+}
+END
+
 /* ---- by the client ---- */
 
 static char *with_long_prompt(size_t n, const char *more)
@@ -265,7 +281,7 @@ END
 TEST(a_reader_that_never_comes_ends_its_job)
 {
     static const char series[] = "ggufd_jobs_total{route=\"/generate\",reason=\"cancelled\"}";
-    start_on_unix(model_tiny(), "0.5");
+    start_on_unix(model_tiny(), "1.5");
     struct http h = begin("/generate", MUCH); /* the daemon's own decision, after write_timeout */
     expect_metric(series, 1);
     http_close(&h);
@@ -419,7 +435,7 @@ END
 
 SUITE(endings, T(a_stop_token_ends_a_generation_and_is_not_shown), T(an_end_token_ends_a_generation_everywhere),
       T(a_prompt_of_no_tokens_is_refused), T(an_echo_without_probabilities_is_the_prompt_and_its_continuation),
-      T(a_client_that_leaves_ends_every_kind_of_job), T(a_job_of_another_kind_is_not_cancelled_by_its_id),
+      T(a_deadline_that_is_over_ends_with_the_token_at_hand), T(a_client_that_leaves_ends_every_kind_of_job), T(a_job_of_another_kind_is_not_cancelled_by_its_id),
       T(a_reader_that_comes_late_gets_every_byte), T(a_reader_that_never_comes_ends_its_job), T(many_rows_of_logits_are_one_reply),
       T(a_shutdown_ends_an_evaluation_with_a_problem), T(while_it_drains_the_daemon_says_so),
       T(at_the_level_of_errors_an_orderly_life_is_silent), T(behind_the_first_token_there_is_no_progress))

@@ -236,6 +236,7 @@ END
 
 /* ---- requests ---- */
 
+#define IDS_16 "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16"
 static const struct {
     const char *method, *path, *body, *has;
 } requests[] = {
@@ -251,14 +252,15 @@ static const struct {
     {"POST", "/logits", "{\"prompt\":[1,300,{\"text\":\"he\"},301],\"positions\":[0,2],\"format\":\"f32\"}", ""},
     {"POST", "/generate", "{\"prompt\":\"hello\",\"max_tokens\":6,\"ignore_eos\":true,\"stop\":[\"zq\",\"qz\"],"
                           "\"stop_tokens\":[0,1],\"logprobs\":2,\"id\":\"one\"}", "\"reason\""},
-    {"POST", "/generate", "{\"prompt\":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16],\"max_tokens\":2,\"ignore_eos\":true,"
+    {"POST", "/generate", "{\"prompt\":[" IDS_16 "," IDS_16 "," IDS_16 "," IDS_16 "],\"max_tokens\":2,\"ignore_eos\":true,"
                           "\"stream\":false,\"logprobs\":1}", "\"text\""}, /* the list of ids grows for the first token */
     {"POST", "/generate", "{\"prompt\":\"hello\",\"max_tokens\":6,\"ignore_eos\":true,\"stream\":false,\"progress\":true}",
      "\"text\""},
     {"POST", "/v1/completions", "{\"model\":\"m\",\"prompt\":[\"hello\",\"the\"],\"max_tokens\":4,\"temperature\":0,"
                                 "\"logprobs\":2,\"echo\":true}", "\"choices\""},
     {"POST", "/v1/completions", "{\"prompt\":\"hello\",\"max_tokens\":4,\"temperature\":0,\"stream\":true,"
-                                "\"stream_options\":{\"include_usage\":true}}", "[DONE]"},
+                                "\"echo\":true,\"stream_options\":{\"include_usage\":true}}",
+     "\"finish_reason\":\"length\""},
     {"DELETE", "/generate/none", NULL, NULL},
 };
 enum { N_REQUESTS = sizeof requests / sizeof requests[0], LARGE = N_REQUESTS };
@@ -493,6 +495,29 @@ TEST(a_line_that_fills_meanwhile_is_full)
 }
 END
 
+TEST(while_every_connection_works_the_next_one_waits)
+{
+    enum { WORKERS = 4 };
+    setup();
+    struct daemon d;
+    struct http h[WORKERS], next;
+    start(&d, (const char *[]){"--listen", address, "--queue", "1", "--max-connections", "4", NULL});
+    ck_assert_int_eq(wait_for_outcome(&d), -1);
+    close_gate();
+    for (unsigned i = 0; i < WORKERS; i++)
+        h[i] = send_to_gate("/tokenize", "\"content\":\"hello\"", i + 1);
+    arm(0);
+    ck_assert(http_open(&next, address) && http_request(&next, "GET", "/health", NULL, NULL));
+    for (double until = now_ms() + PATIENCE_MS; atomic_load(&faults->calls) == 0; sleep_ms(1)) /* it has looked */
+        ck_assert(now_ms() < until);
+    open_gate();
+    for (unsigned i = 0; i < WORKERS; i++)
+        expect_reply(&h[i], 200, "\"tokens\"");
+    expect_reply(&next, 200, "ok");
+    daemon_stop(&d);
+}
+END
+
 TEST(a_client_that_leaves_meanwhile_leaves_nothing_behind)
 {
     setup();
@@ -681,7 +706,7 @@ TEST(a_broken_pipe_for_the_log_ends_nothing)
 END
 
 SUITE(faults, T_SLOW(each_call_of_start_may_fail, 1500), T_SLOW(each_call_of_a_command_may_fail, 900),
-      T_SLOW(each_call_of_a_request_may_fail, 900), T(each_call_of_a_reload_may_fail), T(a_line_that_fills_meanwhile_is_full),
+      T_SLOW(each_call_of_a_request_may_fail, 900), T(each_call_of_a_reload_may_fail), T(a_line_that_fills_meanwhile_is_full), T(while_every_connection_works_the_next_one_waits),
       T(a_client_that_leaves_meanwhile_leaves_nothing_behind), T(a_drain_that_begins_meanwhile_refuses_the_job),
       T(an_end_at_once_waits_for_the_worker_and_for_nothing_else),
       T(a_full_disk_stops_the_log_and_nothing_else), T(a_clock_that_is_set_disturbs_no_timeout), T(without_descriptors_idle_connections_make_room),

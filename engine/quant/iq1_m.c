@@ -1,7 +1,6 @@
 /* IQ1_M: per 8 weights an 11-bit grid index and the direction of the shift; per 16 a 3-bit scale; an F16 scale that is
  * spread over the upper nibbles of the scale words. */
 #include "engine/quant/iq1.h"
-#include "engine/quant/superblock_sum_avx512.h"
 
 struct block_iq1_m {
     uint8_t index[32];
@@ -38,12 +37,29 @@ static float iq1_m_dot(const void *row, const void *act, size_t n)
 SCALAR_KERNEL(iq1_m, ACT_Q8_K)
 
 #if defined(__x86_64__)
-QUANT_INLINE void iq1_m_unpack_eighths(const void *block, struct superblock *out)
+AVX512_INLINE void iq1_m_load_avx512(const uint8_t *x, struct iq1_avx512 *out)
 {
-    iq1_unpack_eighths(block, out, iq1_m_unpack);
+    const __m256i shift = _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28);
+    const struct block_iq1_m *b = (const void *)x;
+    UNROLL
+    for (size_t k = 0; k < 4; k++) {
+        __m256i high = index_high(load_u32(b->high + 4 * k), shift, 7);
+        iq1_entries_avx512(_mm256_or_si256(index_of_8(b->index + 8 * k), high), k, out);
+    }
+    /* the fourth bit of every nibble to the top of a byte */
+    __m128i high = _mm_loadu_si128((const void *)b->high), low = _mm_slli_epi16(high, 4);
+    out->minus = _mm256_movepi8_mask(_mm256_set_m128i(_mm_unpackhi_epi8(low, high), _mm_unpacklo_epi8(low, high)));
+    uint64_t words = load_u64(b->scales[0]);
+    const __m256i spread = _mm256_setr_epi64x(0x0100010001000100, 0x0302030203020302, 0x0504050405040504,
+                                              0x0706070607060706);
+    __m256i copies = _mm256_shuffle_epi8(_mm256_set1_epi64x((long long)words), spread);
+    copies = _mm256_srlv_epi16(copies, _mm256_set1_epi64x(0x0009000600030000));
+    out->scale = odd_scales(_mm256_and_si256(copies, _mm256_set1_epi16(7)));
+    uint64_t d = (words >> 12 & 0xf) | (words >> 24 & 0xf0) | (words >> 36 & 0xf00) | (words >> 48 & 0xf000);
+    out->d = _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128((int)d)));
 }
 
-SUPERBLOCK_UNPACKED_AVX512(iq1_m, iq1_m_unpack_eighths, sizeof(struct block_iq1_m), 0.125f, 1)
+IQ1_AVX512(iq1_m, sizeof(struct block_iq1_m))
 #endif
 
 const struct format format_iq1_m = {

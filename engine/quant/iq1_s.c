@@ -1,6 +1,5 @@
 /* IQ1_S: per 8 weights an 11-bit grid index; per 32 a 3-bit scale and the direction of the shift; an F16 scale. */
 #include "engine/quant/iq1.h"
-#include "engine/quant/superblock_sum_avx512.h"
 
 struct block_iq1_s {
     uint8_t d[2];
@@ -34,12 +33,24 @@ static float iq1_s_dot(const void *row, const void *act, size_t n)
 SCALAR_KERNEL(iq1_s, ACT_Q8_K)
 
 #if defined(__x86_64__)
-QUANT_INLINE void iq1_s_unpack_eighths(const void *block, struct superblock *out)
+AVX512_INLINE void iq1_s_load_avx512(const uint8_t *x, struct iq1_avx512 *out)
 {
-    iq1_unpack_eighths(block, out, iq1_s_unpack);
+    const __m256i shift = _mm256_setr_epi32(0, 3, 6, 9, 16, 19, 22, 25);
+    const __m256i twice = _mm256_setr_epi32(0, 0x10001, 0x20002, 0x30003, 0x40004, 0x50005, 0x60006, 0x70007);
+    const struct block_iq1_s *b = (const void *)x;
+    UNROLL
+    for (size_t k = 0; k < 4; k++) {
+        __m256i high = index_high(load_u32(b->high[2 * k]), shift, 7);
+        iq1_entries_avx512(_mm256_or_si256(index_of_8(b->index + 8 * k), high), k, out);
+    }
+    __m128i words = _mm_loadu_si128((const void *)b->high);
+    __m256i pairs = _mm256_permutexvar_epi16(twice, _mm256_castsi128_si256(words));
+    out->scale = odd_scales(_mm256_and_si256(_mm256_srli_epi16(pairs, 12), _mm256_set1_epi16(7)));
+    out->minus = _mm256_movepi8_mask(_mm256_cvtepi16_epi32(_mm_srai_epi16(words, 15))); /* four groups each */
+    out->d = half_at(b->d);
 }
 
-SUPERBLOCK_UNPACKED_AVX512(iq1_s, iq1_s_unpack_eighths, sizeof(struct block_iq1_s), 0.125f, 1)
+IQ1_AVX512(iq1_s, sizeof(struct block_iq1_s))
 #endif
 
 const struct format format_iq1_s = {

@@ -1,8 +1,8 @@
 /* IQ2_S: per 8 weights a 10-bit grid index and eight signs; 4-bit scales of 16 weights; an F16 scale. */
 #include "engine/quant/grid.h"
+#include "engine/quant/grid_avx512.h"
 #include "engine/quant/neon.h"
 #include "engine/quant/superblock_avx2.h"
-#include "engine/quant/superblock_sum_avx512.h"
 
 struct block_iq2_s {
     uint8_t d[2];
@@ -42,7 +42,22 @@ SUPERBLOCK_SCALAR_AVX2(iq2_s, sizeof(struct block_iq2_s), 0, 0.125f)
 #endif
 
 #if defined(__x86_64__)
-SUPERBLOCK_UNPACKED_AVX512(iq2_s, iq2_s_unpack, sizeof(struct block_iq2_s), 1, 0.125f)
+AVX512_INLINE void iq2_s_load_avx512(const uint8_t *x, struct superblock_signed *out)
+{
+    const __m256i shift = _mm256_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14);
+    const struct block_iq2_s *b = (const void *)x;
+    UNROLL
+    for (size_t k = 0; k < 4; k++) {
+        __m256i high = index_high(load_u16(b->index_high + 2 * k), shift, 3);
+        __m256i index = _mm256_or_si256(index_of_8(b->index + 8 * k), high);
+        out->magnitude[k] = _mm512_i32gather_epi64(index, grid_iq2_s, 8);
+    }
+    superblock_signs(b->signs, out);
+    out->scale = scales_of_nibbles(load_u64(b->scales), nibble_shifts());
+    out->d = half_at(b->d);
+}
+
+SUPERBLOCK_SIGNED_AVX512(iq2_s, sizeof(struct block_iq2_s), 0.125f)
 #endif
 
 #if defined(__aarch64__)

@@ -1,8 +1,8 @@
 /* IQ2_XS: per 8 weights a 9-bit grid index and seven signs; 4-bit scales of 16 weights; an F16 scale. */
 #include "engine/quant/grid.h"
+#include "engine/quant/grid_avx512.h"
 #include "engine/quant/neon.h"
 #include "engine/quant/superblock_avx2.h"
-#include "engine/quant/superblock_sum_avx512.h"
 
 struct block_iq2_xs {
     uint8_t d[2];
@@ -40,7 +40,22 @@ SUPERBLOCK_SCALAR_AVX2(iq2_xs, sizeof(struct block_iq2_xs), 0, 0.125f)
 #endif
 
 #if defined(__x86_64__)
-SUPERBLOCK_UNPACKED_AVX512(iq2_xs, iq2_xs_unpack, sizeof(struct block_iq2_xs), 1, 0.125f)
+AVX512_INLINE void iq2_xs_load_avx512(const uint8_t *x, struct superblock_signed *out)
+{
+    const struct block_iq2_xs *b = (const void *)x;
+    UNROLL
+    for (size_t k = 0; k < 4; k++) {
+        __m256i words = _mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)b->index_signs[8 * k]));
+        __m256i index = _mm256_and_si256(words, _mm256_set1_epi32(511));
+        out->magnitude[k] = _mm512_i32gather_epi64(index, grid_iq2_xs, 8);
+    }
+    __m512i sevens = _mm512_srli_epi16(load512(b->index_signs), 9);
+    superblock_signs_of_sevens(_mm512_cvtepi16_epi8(sevens), out);
+    out->scale = scales_of_nibbles(load_u64(b->scales), nibble_shifts());
+    out->d = half_at(b->d);
+}
+
+SUPERBLOCK_SIGNED_AVX512(iq2_xs, sizeof(struct block_iq2_xs), 0.125f)
 #endif
 
 #if defined(__aarch64__)

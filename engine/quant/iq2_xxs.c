@@ -1,8 +1,8 @@
 /* IQ2_XXS: per 32 weights four grid indices, four times seven signs and a 4-bit scale; an F16 scale per super-block. */
 #include "engine/quant/grid.h"
+#include "engine/quant/grid_avx512.h"
 #include "engine/quant/neon.h"
 #include "engine/quant/superblock_avx2.h"
-#include "engine/quant/superblock_sum_avx512.h"
 
 struct block_iq2_xxs {
     uint8_t d[2];
@@ -43,7 +43,22 @@ SUPERBLOCK_SCALAR_AVX2(iq2_xxs, sizeof(struct block_iq2_xxs), 0, 0.125f)
 #endif
 
 #if defined(__x86_64__)
-SUPERBLOCK_UNPACKED_AVX512(iq2_xxs, iq2_xxs_unpack, sizeof(struct block_iq2_xxs), 1, 0.125f)
+AVX512_INLINE void iq2_xxs_load_avx512(const uint8_t *x, struct superblock_signed *out)
+{
+    const __m512i shift = _mm512_set1_epi64(0x352e2720); /* bits 32, 39, 46, 53 of a group */
+    const struct block_iq2_xxs *b = (const void *)x;
+    __m512i groups = load512(b->group);
+    uint8_t index[32] ALIGNED;
+    _mm256_store_si256((void *)index, _mm512_cvtepi64_epi32(groups));
+    UNROLL
+    for (size_t k = 0; k < 4; k++)
+        out->magnitude[k] = _mm512_i32gather_epi64(index_of_8(index + 8 * k), grid_iq2_xxs, 8);
+    superblock_signs_of_sevens(_mm512_cvtepi64_epi32(_mm512_multishift_epi64_epi8(shift, groups)), out);
+    out->scale = scales_of_top_nibbles(_mm512_cvtepi64_epi32(_mm512_srli_epi64(groups, 32)));
+    out->d = half_at(b->d);
+}
+
+SUPERBLOCK_SIGNED_AVX512(iq2_xxs, sizeof(struct block_iq2_xxs), 0.125f)
 #endif
 
 #if defined(__aarch64__)

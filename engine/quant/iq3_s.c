@@ -1,8 +1,8 @@
 /* IQ3_S: per 4 weights a 9-bit grid index and four signs; 4-bit scales of 32 weights; an F16 scale. */
 #include "engine/quant/grid.h"
+#include "engine/quant/grid_avx512.h"
 #include "engine/quant/neon.h"
 #include "engine/quant/superblock_avx2.h"
-#include "engine/quant/superblock_sum_avx512.h"
 
 struct block_iq3_s {
     uint8_t d[2];
@@ -42,7 +42,22 @@ SUPERBLOCK_SCALAR_AVX2(iq3_s, sizeof(struct block_iq3_s), 0, 1)
 #endif
 
 #if defined(__x86_64__)
-SUPERBLOCK_UNPACKED_AVX512(iq3_s, iq3_s_unpack, sizeof(struct block_iq3_s), 1, 1)
+AVX512_INLINE void iq3_s_load_avx512(const uint8_t *x, struct superblock_signed *out)
+{
+    const __m128i shift = _mm_setr_epi8(0, 0, 4, 4, 8, 8, 12, 12, 16, 16, 20, 20, 24, 24, 28, 28);
+    const struct block_iq3_s *b = (const void *)x;
+    UNROLL
+    for (size_t k = 0; k < 4; k++) {
+        __m512i index = _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)(b->index + 16 * k)));
+        index = _mm512_mask_add_epi32(index, load_u16(b->index_high + 2 * k), index, _mm512_set1_epi32(256));
+        out->magnitude[k] = _mm512_i32gather_epi32(index, grid_iq3_s, 4);
+    }
+    superblock_signs(b->signs, out);
+    out->scale = scales_of_nibbles(load_u32(b->scales), shift);
+    out->d = half_at(b->d);
+}
+
+SUPERBLOCK_SIGNED_AVX512(iq3_s, sizeof(struct block_iq3_s), 1)
 #endif
 
 #if defined(__aarch64__)

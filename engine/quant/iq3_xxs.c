@@ -1,8 +1,8 @@
 /* IQ3_XXS: a grid index per 4 weights; per 32 weights four times seven signs and a 4-bit scale; an F16 scale. */
 #include "engine/quant/grid.h"
+#include "engine/quant/grid_avx512.h"
 #include "engine/quant/neon.h"
 #include "engine/quant/superblock_avx2.h"
-#include "engine/quant/superblock_sum_avx512.h"
 
 struct block_iq3_xxs {
     uint8_t d[2];
@@ -42,7 +42,22 @@ SUPERBLOCK_SCALAR_AVX2(iq3_xxs, sizeof(struct block_iq3_xxs), 0, 0.25f)
 #endif
 
 #if defined(__x86_64__)
-SUPERBLOCK_UNPACKED_AVX512(iq3_xxs, iq3_xxs_unpack, sizeof(struct block_iq3_xxs), 1, 0.25f)
+AVX512_INLINE void iq3_xxs_load_avx512(const uint8_t *x, struct superblock_signed *out)
+{
+    const __m256i shift = _mm256_set1_epi64x(0x352e2720150e0700); /* seven bits each of two words */
+    const struct block_iq3_xxs *b = (const void *)x;
+    UNROLL
+    for (size_t k = 0; k < 4; k++) {
+        __m512i index = _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)(b->index + 16 * k)));
+        out->magnitude[k] = _mm512_i32gather_epi32(index, grid_iq3_xxs, 4);
+    }
+    __m256i words = _mm256_loadu_si256((const void *)b->signs_scale);
+    superblock_signs_of_sevens(_mm256_multishift_epi64_epi8(shift, words), out);
+    out->scale = scales_of_top_nibbles(words);
+    out->d = half_at(b->d);
+}
+
+SUPERBLOCK_SIGNED_AVX512(iq3_xxs, sizeof(struct block_iq3_xxs), 0.25f)
 #endif
 
 #if defined(__aarch64__)

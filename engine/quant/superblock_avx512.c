@@ -18,7 +18,7 @@ static size_t decode_bytes(size_t n_cols, size_t n_tokens)
 {
     (void)n_tokens;
     size_t n = n_cols / 256;
-    return round_up(816 * n, 64) + round_up(n, 16) * sizeof(float);
+    return round_up(SUPERBLOCK_ACTIVATION_BYTES * n, 64) + round_up(n, 16) * sizeof(float);
 }
 
 AVX512_INLINE void place_near_wide(const struct act_q8_k *q, int8_t *near, int8_t *wide, int16_t *offsets)
@@ -35,6 +35,15 @@ AVX512_INLINE void place_near_wide(const struct act_q8_k *q, int8_t *near, int8_
     }
 }
 
+AVX512_INLINE void place_sums8(const struct act_q8_k *q, int16_t *sums8)
+{
+    for (size_t k = 0; k < 4; k++) {
+        __m512i fours = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_set1_epi8(1), load512(q->q + 64 * k));
+        __m512i eights = _mm512_add_epi32(fours, _mm512_srli_epi64(fours, 32));
+        _mm_storeu_si128((void *)(sums8 + 8 * k), _mm512_cvtepi64_epi16(eights));
+    }
+}
+
 AVX512 static void decode_encode(const float *x, size_t x_stride, size_t n_cols, size_t token_begin, size_t token_end,
                                  size_t n_tokens, void *out)
 {
@@ -43,13 +52,16 @@ AVX512 static void decode_encode(const float *x, size_t x_stride, size_t n_cols,
     if (token_begin == token_end)
         return;
     size_t n = n_cols / 256;
-    int8_t *near = out, *wide = near + 256 * n;
-    int16_t *offsets = (int16_t *)(void *)(near + 512 * n), *sums16 = offsets + 128 * n, *sums32 = sums16 + 16 * n;
-    float *d = (float *)(void *)(near + round_up(816 * n, 64));
+    int8_t *near = out, *wide = near + 256 * n, *plain = wide + 256 * n;
+    int16_t *offsets = (int16_t *)(void *)(near + 768 * n), *sums8 = offsets + 128 * n;
+    int16_t *sums16 = sums8 + 32 * n, *sums32 = sums16 + 16 * n;
+    float *d = (float *)(void *)(near + round_up(SUPERBLOCK_ACTIVATION_BYTES * n, 64));
     for (size_t b = 0; b < n; b++) {
         struct act_q8_k q;
         encode256(x + 256 * b, &q);
         place_near_wide(&q, near + 256 * b, wide + 256 * b, offsets + 128 * b);
+        memcpy(plain + 256 * b, q.q, sizeof q.q);
+        place_sums8(&q, sums8 + 32 * b);
         memcpy(sums16 + 16 * b, q.sums, sizeof q.sums);
         for (size_t j = 0; j < 8; j++)
             sums32[8 * b + j] = (int16_t)(q.sums[2 * j] + q.sums[2 * j + 1]);

@@ -39,11 +39,15 @@ AVX512_INLINE __m512i halves16(int a, int b)
 struct superblock_activation {
     const int8_t *near;         /* groups (0,1) (2,3) (4,5) (6,7) */
     const int8_t *wide;         /* groups (0,2) (1,3) (4,6) (5,7) */
+    const int8_t *plain;        /* element order */
     const int16_t *offsets;     /* -32 times the sums of byte pairs of `near` */
+    const int16_t *sums8;       /* sums of 8 elements */
     const int16_t *sums16;      /* sums of 16 elements */
     const int16_t *sums32;      /* sums of 32 elements */
     const float *d;             /* padded with zeros to a multiple of 16 super-blocks */
 };
+
+enum { SUPERBLOCK_ACTIVATION_BYTES = 3 * 256 + 256 + 64 + 32 + 16 }; /* of all but d */
 
 static inline struct superblock_activation superblock_activation_at(const void *x, size_t n)
 {
@@ -51,17 +55,20 @@ static inline struct superblock_activation superblock_activation_at(const void *
     return (struct superblock_activation){
         .near = (const int8_t *)at,
         .wide = (const int8_t *)at + 256 * n,
-        .offsets = (const int16_t *)(const void *)(at + 512 * n),
-        .sums16 = (const int16_t *)(const void *)(at + 768 * n),
-        .sums32 = (const int16_t *)(const void *)(at + 800 * n),
-        .d = (const float *)(const void *)(at + round_up(816 * n, 64)),
+        .plain = (const int8_t *)at + 512 * n,
+        .offsets = (const int16_t *)(const void *)(at + 768 * n),
+        .sums8 = (const int16_t *)(const void *)(at + 1024 * n),
+        .sums16 = (const int16_t *)(const void *)(at + 1088 * n),
+        .sums32 = (const int16_t *)(const void *)(at + 1120 * n),
+        .d = (const float *)(const void *)(at + round_up(SUPERBLOCK_ACTIVATION_BYTES * n, 64)),
     };
 }
 
 AVX512_INLINE struct superblock_activation superblock_activation_from(const struct superblock_activation *a, size_t b)
 {
-    return (struct superblock_activation){a->near + 256 * b, a->wide + 256 * b,   a->offsets + 128 * b,
-                                          a->sums16 + 16 * b, a->sums32 + 8 * b, a->d + b};
+    return (struct superblock_activation){a->near + 256 * b,   a->wide + 256 * b,   a->plain + 256 * b,
+                                          a->offsets + 128 * b, a->sums8 + 32 * b,   a->sums16 + 16 * b,
+                                          a->sums32 + 8 * b,    a->d + b};
 }
 
 /* Scales are copied this many super-blocks before use, to have their lines requested early. */

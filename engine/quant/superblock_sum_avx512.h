@@ -1,5 +1,5 @@
 /* Super-block formats on AVX-512 that add one float per super-block: decode loop, and kernels for formats that unpack a
- * super-block to bytes first (the grid and ternary ones), in decode and in tiles. */
+ * super-block to bytes (the grid ones and TQ1_0), in decode and in tiles. */
 #ifndef GGUFD_QUANT_SUPERBLOCK_SUM_AVX512_H
 #define GGUFD_QUANT_SUPERBLOCK_SUM_AVX512_H
 #include "engine/quant/superblock.h"
@@ -92,51 +92,94 @@ AVX512_INLINE __m512i two_bits_avx512(__m512i packed, int c)
     return _mm512_and_si512(_mm512_srlv_epi16(packed, halves16(4 * c, 4 * c + 2)), _mm512_set1_epi8(3));
 }
 
-/* ---- formats that unpack first: |q| <= 63, scales s16 of 16 weights ---- */
+/* ---- formats that unpack to bytes first ---- */
 
-/* A super-block as bytes in element order. */
-typedef void superblock_unpack_function(const void *block, struct superblock *out);
+/* A super-block as s8 in element order, |q| <= 63, 64 elements a vector, and s16 scales of 16 elements. */
+struct superblock_bytes {
+    __m512i q[4];
+    __m256i scale;
+    float d;
+};
 
-/* Dwords that add up to sum of scale * q * a: the activations as u8, 128 too large, and the excess subtracted. */
-AVX512_INLINE __m512i superblock_dot_unpacked(const struct superblock *w, const struct superblock_activation *a)
+/* 16 scales -> those of the 32 byte pairs of vector k. */
+AVX512_INLINE __m512i scales_of_pairs(__m256i scale, int k)
 {
-    const __m512i one = _mm512_set1_epi8(1), flip = _mm512_set1_epi8(-128);
-    __m512i sum = _mm512_setzero_si512(), excess = sum;
-    __m512i scales = _mm512_castsi256_si512(_mm256_loadu_si256((const void *)w->scale));
-    UNROLL
-    for (size_t pair = 0; pair < 4; pair++) {
-        __m512i q = by_lanes(load512(w->q + 64 * pair)), s = scales_near(scales, 2 * (int)pair);
-        __m512i y = _mm512_xor_si512(load512(a->near + 64 * pair), flip);
-        sum = _mm512_dpwssd_epi32(sum, _mm512_maddubs_epi16(y, q), s);
-        excess = _mm512_dpwssd_epi32(excess, _mm512_maddubs_epi16(one, q), s);
-    }
-    return _mm512_sub_epi32(sum, _mm512_slli_epi32(excess, 7));
+    const long long first = 4 * k, words = 0x0001000100010001;
+    const __m512i index =
+        _mm512_setr_epi64(first * words, first * words, (first + 1) * words, (first + 1) * words, (first + 2) * words,
+                          (first + 2) * words, (first + 3) * words, (first + 3) * words);
+    return _mm512_permutexvar_epi16(index, _mm512_castsi256_si512(scale));
 }
 
-AVX512_INLINE void superblock_parts_unpacked(const uint8_t *x, const struct superblock_activation *a,
-                                             struct superblock_parts *out, size_t k, superblock_unpack_function *unpack)
-{
-    struct superblock w;
-    unpack(x, &w);
-    out->d[k] = w.d;
-    _mm512_store_si512(out->sum[k], superblock_dot_unpacked(&w, a));
-}
+typedef void superblock_bytes_function(const uint8_t *x, struct superblock_bytes *out);
 
-AVX512_INLINE void superblock_pack_unpacked(const uint8_t *x, size_t row_bytes, struct superblock_tile *t,
-                                            superblock_unpack_function *unpack)
+AVX512_INLINE void superblock_pack_bytes(const uint8_t *x, size_t row_bytes, struct superblock_tile *t,
+                                         superblock_bytes_function *bytes_of)
 {
     struct lane_rows rows[8];
+    int16_t scales[ROWS][16] ALIGNED;
     for (size_t i = 0; i < ROWS; i++) {
-        struct superblock w;
-        unpack(x + i * row_bytes, &w);
+        struct superblock_bytes w;
+        bytes_of(x + i * row_bytes, &w);
         t->d[i] = w.d;
-        for (size_t pair = 0; pair < 4; pair++)
-            lane_rows_store(rows + 2 * pair, i, by_lanes(load512(w.q + 64 * pair)));
-        for (size_t j = 0; j < 8; j++)
-            memcpy(t->s[j] + 2 * i, w.scale + 2 * j, 4);
+        UNROLL
+        for (size_t k = 0; k < 4; k++)
+            lane_rows_store(rows + 2 * k, i, by_lanes(w.q[k]));
+        _mm256_store_si256((void *)scales[i], w.scale);
+    }
+    UNROLL
+    for (size_t half = 0; half < 2; half++) {
+        __m512i s[4];
+        transpose_16x4(scales[0] + 8 * half, sizeof scales[0], s);
+        UNROLL
+        for (size_t k = 0; k < 4; k++)
+            _mm512_store_si512(t->s[4 * half + k], s[k]);
     }
     tile_weights(rows, t);
     tile_start(t, false);
+}
+
+/* ---- formats of magnitudes and signs: decode gives the signs to the activations ---- */
+
+struct superblock_signed {
+    __m512i magnitude[4]; /* 64 elements each, 0..63 */
+    __mmask64 minus[4];
+    __m256i scale; /* s16, of 16 elements */
+    float d;
+};
+
+/* Bit i of `signs`: element i is negative. */
+AVX512_INLINE void superblock_signs(const void *signs, struct superblock_signed *out)
+{
+    UNROLL
+    for (size_t k = 0; k < 4; k++)
+        out->minus[k] = load_u64((const uint8_t *)signs + 8 * k);
+}
+
+AVX512_INLINE __m512i negate_where(__mmask64 minus, __m512i v)
+{
+    return _mm512_mask_sub_epi8(v, minus, _mm512_setzero_si512(), v);
+}
+
+/* Dwords that add up to the sum of scale * q * a. */
+AVX512_INLINE __m512i superblock_signed_dot(const struct superblock_signed *w, const int8_t *plain)
+{
+    __m512i sum = _mm512_setzero_si512();
+    UNROLL
+    for (int k = 0; k < 4; k++) {
+        __m512i y = negate_where(w->minus[k], load512(plain + 64 * k));
+        sum = _mm512_dpwssd_epi32(sum, _mm512_maddubs_epi16(w->magnitude[k], y), scales_of_pairs(w->scale, k));
+    }
+    return sum;
+}
+
+AVX512_INLINE void superblock_signed_bytes(const struct superblock_signed *w, struct superblock_bytes *out)
+{
+    UNROLL
+    for (size_t k = 0; k < 4; k++)
+        out->q[k] = negate_where(w->minus[k], w->magnitude[k]);
+    out->scale = w->scale;
+    out->d = w->d;
 }
 
 /* In a format's file, behind NAME_parts_avx512: its decode kernel. */
@@ -151,19 +194,32 @@ AVX512_INLINE void superblock_pack_unpacked(const uint8_t *x, size_t row_bytes, 
         return superblock_sum_scratch(n_cols, bytes);                                                   \
     }
 
-/* Behind NAME_unpack alone: both kernels. */
-#define SUPERBLOCK_UNPACKED_AVX512(name, unpack, bytes, inner, factor)                                              \
+/* Behind NAME_bytes_avx512: its kernel for many tokens. */
+#define SUPERBLOCK_BYTES_AVX512(name, bytes, inner, factor)                                                         \
+    AVX512_INLINE void name##_pack_block_avx512(const uint8_t *x, size_t row_bytes, struct superblock_tile *t)      \
+    {                                                                                                               \
+        superblock_pack_bytes(x, row_bytes, t, name##_bytes_avx512);                                                \
+    }                                                                                                               \
+    SUPERBLOCK_TILES_AVX512(name, bytes, SUPERBLOCK_SUM, inner, factor)
+
+/* Behind NAME_load_avx512, which fills a superblock_signed: both kernels. */
+#define SUPERBLOCK_SIGNED_AVX512(name, bytes, factor)                                                               \
     AVX512_INLINE void name##_parts_avx512(const uint8_t *x, const struct superblock_activation *a,                 \
                                            struct superblock_parts *out, size_t k)                                  \
     {                                                                                                               \
-        superblock_parts_unpacked(x, a, out, k, unpack);                                                            \
+        struct superblock_signed w;                                                                                 \
+        name##_load_avx512(x, &w);                                                                                  \
+        out->d[k] = w.d;                                                                                            \
+        _mm512_store_si512(out->sum[k], superblock_signed_dot(&w, a->plain));                                       \
     }                                                                                                               \
-    AVX512_INLINE void name##_pack_block_avx512(const uint8_t *x, size_t row_bytes, struct superblock_tile *t)      \
+    AVX512_INLINE void name##_bytes_avx512(const uint8_t *x, struct superblock_bytes *out)                          \
     {                                                                                                               \
-        superblock_pack_unpacked(x, row_bytes, t, unpack);                                                          \
+        struct superblock_signed w;                                                                                 \
+        name##_load_avx512(x, &w);                                                                                  \
+        superblock_signed_bytes(&w, out);                                                                           \
     }                                                                                                               \
-    SUPERBLOCK_SUMS_AVX512(name, bytes, false, inner, factor)                                                       \
-    SUPERBLOCK_TILES_AVX512(name, bytes, SUPERBLOCK_SUM, inner, factor)
+    SUPERBLOCK_SUMS_AVX512(name, bytes, false, 1, factor)                                                           \
+    SUPERBLOCK_BYTES_AVX512(name, bytes, 1, factor)
 
 #endif
 #endif

@@ -51,7 +51,44 @@ SUPERBLOCK_SCALAR_AVX2(tq1_0, sizeof(struct block_tq1_0), offsetof(struct block_
 #endif
 
 #if defined(__x86_64__)
-SUPERBLOCK_UNPACKED_AVX512(tq1_0, tq1_0_unpack, sizeof(struct block_tq1_0), 1, 1)
+/* Bytes and powers of 3 -> the digits that stand there, minus 1. */
+AVX512_INLINE void tq1_0_digits_avx512(__m512i bytes, __m512i powers, size_t k, struct superblock_signed *out)
+{
+    const __m512i low = _mm512_set1_epi16(255);
+    __m512i even = _mm512_mullo_epi16(bytes, powers), odd = _mm512_mullo_epi16(_mm512_andnot_si512(low, bytes), powers);
+    __m512i v = _mm512_or_si512(_mm512_and_si512(low, even), odd); /* modulo 256 */
+    /* 3 v / 256 is 1 from 86 and 2 from 171 on */
+    __mmask64 nonzero = _mm512_cmpge_epu8_mask(_mm512_sub_epi8(v, _mm512_set1_epi8(86)), _mm512_set1_epi8(85));
+    out->minus[k] = _mm512_cmplt_epu8_mask(v, _mm512_set1_epi8(86));
+    out->magnitude[k] = _mm512_maskz_set1_epi8(nonzero, 1);
+}
+
+/* Four powers, for 16 bytes each. */
+AVX512_INLINE __m512i tq1_0_powers_avx512(int a, int b, int c, int d)
+{
+    return _mm512_inserti64x4(
+        _mm512_castsi256_si512(_mm256_set_m128i(_mm_set1_epi16((short)b), _mm_set1_epi16((short)a))),
+        _mm256_set_m128i(_mm_set1_epi16((short)d), _mm_set1_epi16((short)c)), 1);
+}
+
+AVX512_INLINE void tq1_0_load_avx512(const uint8_t *x, struct superblock_signed *out)
+{
+    const struct block_tq1_0 *b = (const void *)x;
+    __m512i first = _mm512_broadcast_i64x4(_mm256_loadu_si256((const void *)b->digits));
+    __m512i second = _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)(b->digits + 32)));
+    /* the last 16 elements: four digits of four bytes */
+    __m512i last = _mm512_mask_set1_epi32(second, 0xf000, (int)load_u32(b->digits + 48));
+    const __m512i last_powers = _mm512_inserti32x4(tq1_0_powers_avx512(9, 27, 81, 0),
+                                                   _mm_setr_epi16(1, 1, 3, 3, 9, 9, 27, 27), 3);
+    tq1_0_digits_avx512(first, tq1_0_powers_avx512(1, 1, 3, 3), 0, out);
+    tq1_0_digits_avx512(first, tq1_0_powers_avx512(9, 9, 27, 27), 1, out);
+    tq1_0_digits_avx512(_mm512_mask_mov_epi64(first, 0xf0, second), tq1_0_powers_avx512(81, 81, 1, 3), 2, out);
+    tq1_0_digits_avx512(last, last_powers, 3, out);
+    out->scale = _mm256_set1_epi16(1);
+    out->d = half_at(b->d);
+}
+
+SUPERBLOCK_SIGNED_AVX512(tq1_0, sizeof(struct block_tq1_0), 1)
 #endif
 
 #if defined(__aarch64__)

@@ -144,15 +144,16 @@ AVX512_INLINE __m512 halves_strided(const uint8_t *p, size_t step)
     return _mm512_cvtph_ps(_mm256_load_si256((const void *)h));
 }
 
-/* s + columns 0..n-1 of 16 rows in order; terms[row * stride + column], readable to the next multiple of 4 (zeros). */
+/* s + columns 0..n-1 of 16 rows in order; terms[row * stride + column], readable to the next multiple of 4. */
 AVX512_INLINE __m512 add_columns(__m512 s, const float *terms, size_t stride, size_t n)
 {
     for (size_t c = 0; c < n; c += 4) {
         __m512i t[4];
         transpose_16x4(terms + c, stride * sizeof *terms, t);
         UNROLL
-        for (int k = 0; k < 4; k++)
-            s = _mm512_add_ps(s, _mm512_castsi512_ps(t[k]));
+        for (size_t k = 0; k < 4; k++)
+            if (c + k < n)
+                s = _mm512_add_ps(s, _mm512_castsi512_ps(t[k]));
     }
     return s;
 }

@@ -5,6 +5,17 @@
 #include "engine/quant/tables.h"
 #if defined(__x86_64__)
 
+/* Entries of a grid. The zeros they replace keep a gather from waiting for what its register held before. */
+AVX512_INLINE __m512i gather_entries_8(__m256i index, const void *grid)
+{
+    return _mm512_mask_i32gather_epi64(_mm512_setzero_si512(), 0xff, index, grid, 8);
+}
+
+AVX512_INLINE __m512i gather_entries_4(__m512i index, const void *grid)
+{
+    return _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), 0xffff, index, grid, 4);
+}
+
 /* Eight bytes at p as dwords. */
 AVX512_INLINE __m256i index_of_8(const uint8_t *p)
 {

@@ -57,7 +57,7 @@ struct iq1_avx512 {
 
 AVX512_INLINE void iq1_entries_avx512(__m256i index, size_t k, struct iq1_avx512 *out)
 {
-    out->q[k] = _mm512_add_epi8(_mm512_i32gather_epi64(index, grid_iq1, 8), _mm512_set1_epi8(1));
+    out->q[k] = _mm512_add_epi8(gather_entries_8(index, grid_iq1), _mm512_set1_epi8(1));
 }
 
 /* Dwords that add up to the sum of scale * (8 * q + delta) * a. */

@@ -50,7 +50,7 @@ AVX512_INLINE void iq2_s_load_avx512(const uint8_t *x, struct superblock_signed 
     for (size_t k = 0; k < 4; k++) {
         __m256i high = index_high(load_u16(b->index_high + 2 * k), shift, 3);
         __m256i index = _mm256_or_si256(index_of_8(b->index + 8 * k), high);
-        out->magnitude[k] = _mm512_i32gather_epi64(index, grid_iq2_s, 8);
+        out->magnitude[k] = gather_entries_8(index, grid_iq2_s);
     }
     superblock_signs(b->signs, out);
     out->scale = scales_of_nibbles(load_u64(b->scales), nibble_shifts());

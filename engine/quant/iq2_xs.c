@@ -47,7 +47,7 @@ AVX512_INLINE void iq2_xs_load_avx512(const uint8_t *x, struct superblock_signed
     for (size_t k = 0; k < 4; k++) {
         __m256i words = _mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)b->index_signs[8 * k]));
         __m256i index = _mm256_and_si256(words, _mm256_set1_epi32(511));
-        out->magnitude[k] = _mm512_i32gather_epi64(index, grid_iq2_xs, 8);
+        out->magnitude[k] = gather_entries_8(index, grid_iq2_xs);
     }
     __m512i sevens = _mm512_srli_epi16(load512(b->index_signs), 9);
     superblock_signs_of_sevens(_mm512_cvtepi16_epi8(sevens), out);

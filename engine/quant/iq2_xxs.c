@@ -52,7 +52,7 @@ AVX512_INLINE void iq2_xxs_load_avx512(const uint8_t *x, struct superblock_signe
     _mm256_store_si256((void *)index, _mm512_cvtepi64_epi32(groups));
     UNROLL
     for (size_t k = 0; k < 4; k++)
-        out->magnitude[k] = _mm512_i32gather_epi64(index_of_8(index + 8 * k), grid_iq2_xxs, 8);
+        out->magnitude[k] = gather_entries_8(index_of_8(index + 8 * k), grid_iq2_xxs);
     superblock_signs_of_sevens(_mm512_cvtepi64_epi32(_mm512_multishift_epi64_epi8(shift, groups)), out);
     out->scale = scales_of_top_nibbles(_mm512_cvtepi64_epi32(_mm512_srli_epi64(groups, 32)));
     out->d = half_at(b->d);

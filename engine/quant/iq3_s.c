@@ -50,7 +50,7 @@ AVX512_INLINE void iq3_s_load_avx512(const uint8_t *x, struct superblock_signed 
     for (size_t k = 0; k < 4; k++) {
         __m512i index = _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)(b->index + 16 * k)));
         index = _mm512_mask_add_epi32(index, load_u16(b->index_high + 2 * k), index, _mm512_set1_epi32(256));
-        out->magnitude[k] = _mm512_i32gather_epi32(index, grid_iq3_s, 4);
+        out->magnitude[k] = gather_entries_4(index, grid_iq3_s);
     }
     superblock_signs(b->signs, out);
     out->scale = scales_of_nibbles(load_u32(b->scales), shift);

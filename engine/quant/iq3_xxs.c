@@ -49,7 +49,7 @@ AVX512_INLINE void iq3_xxs_load_avx512(const uint8_t *x, struct superblock_signe
     UNROLL
     for (size_t k = 0; k < 4; k++) {
         __m512i index = _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)(b->index + 16 * k)));
-        out->magnitude[k] = _mm512_i32gather_epi32(index, grid_iq3_xxs, 4);
+        out->magnitude[k] = gather_entries_4(index, grid_iq3_xxs);
     }
     __m256i words = _mm256_loadu_si256((const void *)b->signs_scale);
     superblock_signs_of_sevens(_mm256_multishift_epi64_epi8(shift, words), out);

@@ -6,11 +6,11 @@
 #include "engine/quant/superblock_avx512.h"
 #if defined(__x86_64__)
 
-/* 16 super-blocks of a row before their floats: dwords that add up to the integer sum, and the scales. */
+/* 16 super-blocks before their floats: dwords that add up to the integer sum, and the scales. */
 struct superblock_parts {
     int32_t sum[16][16];        /* A = sum of scale * q * a */
     int32_t min_sum[16][16];    /* Bm, formats with minima only */
-    float d[16], dmin[16];
+    float d[16], dmin[16], dx[16];
 } ALIGNED;
 
 /* Fills entry k from the super-block at x. */
@@ -32,9 +32,9 @@ AVX512_INLINE __m512i add_dwords(int32_t v[16][16])
 }
 
 /* (D * dx) * (inner * A) [- (dx * Dmin) * Bm] of 16 super-blocks. */
-AVX512_INLINE __m512 superblock_terms(struct superblock_parts *parts, const float *dx, bool has_min, float inner)
+AVX512_INLINE __m512 superblock_terms(struct superblock_parts *parts, bool has_min, float inner)
 {
-    __m512 scale = _mm512_loadu_ps(dx), sum = _mm512_cvtepi32_ps(add_dwords(parts->sum));
+    __m512 scale = _mm512_load_ps(parts->dx), sum = _mm512_cvtepi32_ps(add_dwords(parts->sum));
     if (inner != 1)
         sum = _mm512_mul_ps(_mm512_set1_ps(inner), sum);
     __m512 term = _mm512_mul_ps(_mm512_mul_ps(_mm512_load_ps(parts->d), scale), sum);
@@ -47,33 +47,32 @@ AVX512_INLINE __m512 superblock_terms(struct superblock_parts *parts, const floa
 static inline size_t superblock_sum_scratch(size_t n_cols, size_t block_bytes)
 {
     size_t n = n_cols / 256;
-    return ROWS * round_up(n, 16) * sizeof(float) + row_group_bytes(n * block_bytes, 64);
+    return (n + 1) * ROWS * sizeof(float) + row_group_bytes(n * block_bytes, 64);
 }
 
+/* The terms of 16 rows lie without gaps, so that the 16 super-blocks of a step may belong to two rows. */
 AVX512_INLINE void superblock_decode_sums(const struct product *p, size_t block_bytes, bool has_min, float inner,
                                           float factor, superblock_parts_function *parts_of)
 {
-    size_t n = p->n_cols / 256, stride = round_up(n, 16);
+    size_t n = p->n_cols / 256;
     float *terms = p->scratch;
     const struct superblock_activation a = superblock_activation_at(p->x, n);
     struct superblock_parts parts;
-    memset(&parts, 0, sizeof parts);
     for (size_t row = p->row_begin; row < p->row_end; row += ROWS) {
-        const uint8_t *rows = row_group(p, row, 64, (uint8_t *)(terms + ROWS * stride));
+        const uint8_t *rows = row_group(p, row, 64, (uint8_t *)(terms + ROWS * (n + 1)));
+        size_t k = 0;
         for (size_t i = 0; i < ROWS; i++) {
             const uint8_t *x = rows + i * p->row_bytes;
             for (size_t b = 0; b < n; b++, x += block_bytes) {
                 struct superblock_activation at = superblock_activation_from(&a, b);
                 prefetch_stream(x, block_bytes);
-                parts_of(x, &at, &parts, b % 16);
-                if (b % 16 == 15 || b + 1 == n) {
-                    size_t first = b & ~(size_t)15;
-                    __m512 t = superblock_terms(&parts, a.d + first, has_min, inner);
-                    _mm512_store_ps(terms + i * stride + first, _mm512_maskz_mov_ps(mask_of_first(n - first), t));
-                }
+                parts_of(x, &at, &parts, k % 16);
+                parts.dx[k % 16] = *at.d;
+                if (++k % 16 == 0)
+                    _mm512_store_ps(terms + k - 16, superblock_terms(&parts, has_min, inner));
             }
         }
-        __m512 sums = add_columns(_mm512_setzero_ps(), terms, stride, n);
+        __m512 sums = add_columns(_mm512_setzero_ps(), terms, n, n);
         if (factor != 1)
             sums = _mm512_mul_ps(_mm512_set1_ps(factor), sums);
         _mm512_mask_storeu_ps(p->y + row, row_mask(p, row), sums);

@@ -17,7 +17,9 @@ enum block32_rule {
     BLOCK32_PRODUCT,    /* (D * dx) * I */
     BLOCK32_CHAIN,      /* (I * D) * dx */
     BLOCK32_MINIMUM,    /* (D * dx) * I + M * s */
-    BLOCK32_SCALED      /* ((D * dx) * c) * I, c an integer scale of the block */
+    BLOCK32_SCALED,     /* ((D * dx) * c) * I, c an integer scale of the block */
+    BLOCK32_HALVES,     /* (D * dx) * I for every 16 weights, which have a D each */
+    BLOCK32_NESTED      /* D * (dx * I + dx * I + ...) over the parts of a block of more than 32 weights */
 };
 
 QUANT_INLINE int block32_sum(const int8_t *q, const int8_t *a)

@@ -42,22 +42,15 @@ BLOCK32_AVX2(iq4_nl, sizeof(struct block_iq4_nl), BLOCK32_PRODUCT, 128, false, a
 #endif
 
 #if defined(__x86_64__)
-/* Nibble -> value + 128. */
-AVX512_INLINE __m512i iq4_nl_table_avx512(void)
-{
-    __m512i table = _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)table_iq4_nl));
-    return _mm512_xor_si512(table, _mm512_set1_epi8(-128));
-}
-
 AVX512_INLINE __m512 iq4_nl_terms_avx512(const uint8_t *x, const struct block32_activation *a)
 {
-    __m512i sums = block32_sums_nibbles(x + 2, sizeof(struct block_iq4_nl), true, iq4_nl_table_avx512(), a->quads);
+    __m512i sums = block32_sums_nibbles(x + 2, sizeof(struct block_iq4_nl), true, block32_table(table_iq4_nl), a->quads);
     return block32_term(sums, 7, low_halves(block32_heads(x, sizeof(struct block_iq4_nl))), a);
 }
 
 AVX512_INLINE void iq4_nl_pack_block_avx512(const uint8_t *x, size_t row_bytes, struct block32_tile *t)
 {
-    block32_pack_nibbles(x + 2, row_bytes, iq4_nl_table_avx512(), t);
+    block32_pack_nibbles(x + 2, row_bytes, block32_table(table_iq4_nl), t);
     _mm512_store_ps(t->d, halves_strided(x, row_bytes));
 }
 

@@ -53,13 +53,6 @@ BLOCK32_AVX2(mxfp4, sizeof(struct block_mxfp4), BLOCK32_PRODUCT, 128, false, mxf
 #endif
 
 #if defined(__x86_64__)
-/* Nibble -> value + 128. */
-AVX512_INLINE __m512i mxfp4_table_avx512(void)
-{
-    __m512i table = _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)table_fp4));
-    return _mm512_xor_si512(table, _mm512_set1_epi8(-128));
-}
-
 /* half_scale of the lowest byte of every dword. */
 AVX512_INLINE __m512 mxfp4_scales_avx512(__m512i heads)
 {
@@ -72,17 +65,14 @@ AVX512_INLINE __m512 mxfp4_scales_avx512(__m512i heads)
 
 AVX512_INLINE __m512 mxfp4_terms_avx512(const uint8_t *x, const struct block32_activation *a)
 {
-    __m512i sums = block32_sums_nibbles(x + 1, sizeof(struct block_mxfp4), true, mxfp4_table_avx512(), a->quads);
+    __m512i sums = block32_sums_nibbles(x + 1, sizeof(struct block_mxfp4), true, block32_table(table_fp4), a->quads);
     return block32_term(sums, 7, mxfp4_scales_avx512(block32_heads(x, sizeof(struct block_mxfp4))), a);
 }
 
 AVX512_INLINE void mxfp4_pack_block_avx512(const uint8_t *x, size_t row_bytes, struct block32_tile *t)
 {
-    uint32_t e[ROWS] ALIGNED;
-    block32_pack_nibbles(x + 1, row_bytes, mxfp4_table_avx512(), t);
-    for (size_t i = 0; i < ROWS; i++)
-        e[i] = x[i * row_bytes];
-    _mm512_store_ps(t->d, mxfp4_scales_avx512(_mm512_load_si512(e)));
+    block32_pack_nibbles(x + 1, row_bytes, block32_table(table_fp4), t);
+    _mm512_store_ps(t->d, mxfp4_scales_avx512(dwords_strided(x, row_bytes)));
 }
 
 BLOCK32_AVX512(mxfp4, sizeof(struct block_mxfp4), BLOCK32_PRODUCT, BLOCK32_TILE, BLOCK32_PANEL)

@@ -1,5 +1,6 @@
 /* NVFP4: 64 E2M1 values; a UE4M3 scale per 16. */
 #include "engine/quant/block32.h"
+#include "engine/quant/block32_avx512.h"
 #include "engine/quant/tables.h"
 
 struct block_nvfp4 {
@@ -56,6 +57,66 @@ static float nvfp4_dot(const void *row, const void *act, size_t n)
 
 SCALAR_KERNEL(nvfp4, ACT_Q8_0)
 
+#if defined(__x86_64__)
+/* half_scale of the lowest byte of every dword. */
+AVX512_INLINE __m512 nvfp4_scales_avx512(__m512i bytes)
+{
+    __m512i x = _mm512_and_si512(bytes, _mm512_set1_epi32(127));
+    __m512 normal = _mm512_castsi512_ps(_mm512_add_epi32(_mm512_slli_epi32(x, 20), _mm512_set1_epi32(119 << 23)));
+    __m512 subnormal = _mm512_mul_ps(_mm512_cvtepi32_ps(x), _mm512_set1_ps(0x1p-10f));
+    __m512 scale = _mm512_mask_mov_ps(normal, _mm512_cmplt_epu32_mask(x, _mm512_set1_epi32(8)), subnormal);
+    return _mm512_maskz_mov_ps(_mm512_cmpneq_epu32_mask(x, _mm512_set1_epi32(127)), scale);
+}
+
+/* 16 addends: groups of 16 weights with two to an activation block. */
+AVX512_INLINE __m512 nvfp4_terms_avx512(__m512i first, __m512i second, __m512i order, __m128i scales, __m512 dx)
+{
+    __m512 sums = _mm512_cvtepi32_ps(_mm512_permutex2var_epi32(first, order, second));
+    __m512 scale = _mm512_mul_ps(_mm512_permutexvar_ps(order, dx), nvfp4_scales_avx512(_mm512_cvtepu8_epi32(scales)));
+    return _mm512_mul_ps(scale, sums);
+}
+
+/* Eight blocks. Their 16 bytes of two groups are an activation block. */
+AVX512_INLINE void nvfp4_step_avx512(const uint8_t *x, const struct block32_activation *a, float *terms)
+{
+    /* the entry of an activation block in `first`, then in `second`: 16 above (which a single operand ignores) */
+    const __m512i order = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const __m256i blocks = _mm256_setr_epi32(0, 36, 72, 108, 144, 180, 216, 252);
+    const __m512i low = _mm512_set1_epi8(15), table = block32_table(table_fp4);
+    __m512i y[4], z[4];
+    UNROLL
+    for (size_t k = 0; k < 4; k++) {
+        const uint8_t *nibbles = x + sizeof(struct block_nvfp4) * (k / 2) + 4 + 16 * (k % 2);
+        __m512i w = load_lanes(nibbles, 2 * sizeof(struct block_nvfp4));
+        __m512i w0 = _mm512_shuffle_epi8(table, _mm512_and_si512(w, low));
+        __m512i w1 = _mm512_shuffle_epi8(table, _mm512_and_si512(_mm512_srli_epi16(w, 4), low));
+        y[k] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_unpacklo_epi64(w0, w1), load512(a->quads + 128 * k));
+        z[k] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_unpackhi_epi64(w0, w1),
+                                   load512(a->quads + 128 * k + 64));
+    }
+    __m512i excess = load512(a->firsts), excess_second = _mm512_sub_epi32(load512(a->sums), excess);
+    __m512i first = _mm512_sub_epi32(add_across(y[0], y[1], y[2], y[3]), _mm512_slli_epi32(excess, 7));
+    __m512i second = _mm512_sub_epi32(add_across(z[0], z[1], z[2], z[3]), _mm512_slli_epi32(excess_second, 7));
+    __m256i scales = _mm256_i32gather_epi32((const void *)x, blocks, 1);
+    __m512 dx = _mm512_loadu_ps(a->d);
+    const __m512i order_high = _mm512_add_epi32(order, _mm512_set1_epi32(8));
+    _mm512_store_ps(terms, nvfp4_terms_avx512(first, second, order, _mm256_castsi256_si128(scales), dx));
+    _mm512_store_ps(terms + 16, nvfp4_terms_avx512(first, second, order_high, _mm256_extracti128_si256(scales, 1), dx));
+}
+
+AVX512_INLINE void nvfp4_pack_part_avx512(const uint8_t *x, size_t row_bytes, size_t part, struct block32_tile *t)
+{
+    __m512i scales = dwords_strided(x, row_bytes);
+    if (part == 1)
+        scales = _mm512_srli_epi32(scales, 16);
+    block32_pack_nibbles_of(x + 4 + 16 * part, row_bytes, block32_table(table_fp4), 2, t);
+    _mm512_store_ps(t->d, nvfp4_scales_avx512(scales));
+    _mm512_store_ps(t->m, nvfp4_scales_avx512(_mm512_srli_epi32(scales, 8)));
+}
+
+BLOCK32_PARTS_AVX512(nvfp4, sizeof(struct block_nvfp4), 2, BLOCK32_HALVES, BLOCK32_TILE_MIN, BLOCK32_PANEL_MIN)
+#endif
+
 const struct format format_nvfp4 = {
     .id = 40,
     .name = "NVFP4",
@@ -64,6 +125,8 @@ const struct format format_nvfp4 = {
     .activation = ACT_Q8_0,
     .dequantize = nvfp4_dequantize,
     .dot = nvfp4_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(nvfp4, ACT_Q8_0)},
-    .prefill = {[TIER_SCALAR] = SCALAR(nvfp4, ACT_Q8_0)},
+    .decode = {[TIER_SCALAR] = SCALAR(nvfp4, ACT_Q8_0),
+               BLOCK32_DECODE_AVX512(nvfp4, q8_0)},
+    .prefill = {[TIER_SCALAR] = SCALAR(nvfp4, ACT_Q8_0),
+                BLOCK32_PREFILL_AVX512(nvfp4, q8_0_halves)},
 };

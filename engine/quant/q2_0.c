@@ -1,5 +1,6 @@
 /* Q2_0: 64 values of 2 bits minus 1 and an F16 scale. */
 #include "engine/quant/block32.h"
+#include "engine/quant/block32_avx512.h"
 
 struct block_q2_0 {
     uint8_t d[2];
@@ -40,6 +41,52 @@ static float q2_0_dot(const void *row, const void *act, size_t n)
 
 SCALAR_KERNEL(q2_0, ACT_Q8_0)
 
+#if defined(__x86_64__)
+/* Eight bytes of two blocks, two blocks apart -> 64 values, stored 1 too large. */
+AVX512_INLINE __m512i q2_0_pair_avx512(const uint8_t *packed)
+{
+    const __m512i from = _mm512_set1_epi64(0x0e0c0a0806040200);
+    __m128i bytes = _mm_loadl_epi64((const void *)packed);
+    bytes = _mm_unpacklo_epi64(bytes, _mm_loadl_epi64((const void *)(packed + 2 * sizeof(struct block_q2_0))));
+    __m512i q = _mm512_multishift_epi64_epi8(from, _mm512_cvtepu16_epi64(bytes));
+    return _mm512_and_si512(q, _mm512_set1_epi8(3));
+}
+
+AVX512_INLINE void q2_0_step_avx512(const uint8_t *x, const struct block32_activation *a, float *terms)
+{
+    const struct block_q2_0 *b = (const void *)x;
+    __m512i z[8];
+    UNROLL
+    for (size_t k = 0; k < 8; k++) {
+        size_t m = block32_of_pair(k);
+        z[k] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), q2_0_pair_avx512(b[m / 2].packed + 8 * (m % 2)),
+                                   load512(a->pairs + 64 * k));
+    }
+    __m512i sums = _mm512_sub_epi32(block32_add_pairs(z), load512(a->sums));
+    _mm512_store_ps(terms, _mm512_mul_ps(_mm512_loadu_ps(a->d), _mm512_cvtepi32_ps(sums)));
+}
+
+AVX512_INLINE void q2_0_pack_part_avx512(const uint8_t *x, size_t row_bytes, size_t part, struct block32_tile *t)
+{
+    const __m512i from = _mm512_set1_epi64(0x2624222006040200); /* the four values of a byte, of two dwords */
+    UNROLL
+    for (size_t half = 0; half < 2; half++) {
+        const uint8_t *packed = x + offsetof(struct block_q2_0, packed) + 8 * part + 4 * half;
+        __m512i bytes = dwords_strided(packed, row_bytes);
+        UNROLL
+        for (size_t k = 0; k < 4; k++) {
+            __m512i q = _mm512_multishift_epi64_epi8(_mm512_add_epi8(from, _mm512_set1_epi8((char)(8 * k))), bytes);
+            q = _mm512_and_si512(q, _mm512_set1_epi8(3));
+            _mm512_store_si512(t->w[4 * half + k], _mm512_add_epi8(q, _mm512_set1_epi8(127)));
+        }
+    }
+    if (part == 1)
+        _mm512_store_ps(t->d, halves_strided(x, row_bytes));
+}
+
+BLOCK32_PARTS_AVX512(q2_0, sizeof(struct block_q2_0), 2, BLOCK32_NESTED, BLOCK32_TILE, BLOCK32_PANEL)
+#endif
+
 const struct format format_q2_0 = {
     .id = 42,
     .name = "Q2_0",
@@ -48,6 +95,8 @@ const struct format format_q2_0 = {
     .activation = ACT_Q8_0,
     .dequantize = q2_0_dequantize,
     .dot = q2_0_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(q2_0, ACT_Q8_0)},
-    .prefill = {[TIER_SCALAR] = SCALAR(q2_0, ACT_Q8_0)},
+    .decode = {[TIER_SCALAR] = SCALAR(q2_0, ACT_Q8_0),
+               BLOCK32_DECODE_AVX512(q2_0, q8_0)},
+    .prefill = {[TIER_SCALAR] = SCALAR(q2_0, ACT_Q8_0),
+                BLOCK32_PREFILL_AVX512(q2_0, q8_0)},
 };

@@ -61,6 +61,12 @@ static float *random_floats(size_t n, float scale)
     return p;
 }
 
+static void attention_all(enum cpu_tier tier, const struct attention *a, void *scratch)
+{
+    for (size_t item = 0, n = attention_items(a, 1); item < n; item++)
+        attention_item(tier, a, 1, item, scratch);
+}
+
 static void bench_attention(enum cpu_tier tier, size_t head_size, size_t group, size_t position, size_t n_tokens)
 {
     struct kv_config config = {.n_layers = 1, .n_heads = 1, .head_size = head_size, .n_positions = position + n_tokens};
@@ -82,7 +88,7 @@ static void bench_attention(enum cpu_tier tier, size_t head_size, size_t group, 
     for (size_t t = 0; t < n_tokens; t++)
         pairs += (double)((position + t + 1) * group);
     int repeat = pairs * (double)head_size > 2e6 ? 1 : (int)(4e6 / (pairs * (double)head_size));
-    CYCLES(cycles, tier == TIER_SCALAR ? 3 : 30, repeat, attention_share(tier, &a, 0, 1, scratch));
+    CYCLES(cycles, tier == TIER_SCALAR ? 3 : 30, repeat, attention_all(tier, &a, scratch));
     printf("%-7s attention, head size %3zu, %zu grouped heads, %3zu tokens at %5zu: %6.2f MAC/cycle\n", cpu_tier_name(tier),
            head_size, group, n_tokens, position, 2 * pairs * (double)head_size / cycles);
     free(k);

@@ -220,13 +220,6 @@ void attention_item(enum cpu_tier tier, const struct attention *a, unsigned n_wo
                    min_size((tile + 1) * cut.n_tokens, a->n_tokens), scratch);
 }
 
-void attention_share(enum cpu_tier tier, const struct attention *a, unsigned worker, unsigned n_workers,
-                     void *scratch)
-{
-    for (size_t item = worker, n = attention_items(a, n_workers); item < n; item += n_workers)
-        attention_item(tier, a, n_workers, item, scratch);
-}
-
 /* ---- storing ---- */
 
 enum { STORE_PART = 256 };

@@ -1,7 +1,7 @@
 /* Matrix products of a stored weight matrix with a batch of activations, in the exact order of every format.
  *
- * A worker encodes its share of the activations once (all products that share x and a layout share the encoding),
- * and after a barrier computes its share of the rows. Bits do not depend on tier, thread count or batch split. */
+ * The activations are encoded once, in multiples of the layout's token tile (all products that share x and a layout
+ * share the encoding), then rows are computed. Bits do not depend on tier, thread count or batch split. */
 #ifndef GGUFD_OPS_MATMUL_H
 #define GGUFD_OPS_MATMUL_H
 
@@ -23,16 +23,8 @@ const struct activation_layout *matmul_layout(const struct matrix *w, enum cpu_t
 /* Scratch one worker needs; 64-byte aligned, contents free between calls. So is the activations' buffer. */
 size_t matmul_scratch_bytes(const struct matrix *w, enum cpu_tier tier, size_t n_tokens);
 
-/* This worker's share of tokens for encoding: [*begin, *end), begin a multiple of the layout's token tile. A share may
- * be empty. Tokens behind n_tokens up to the tile's end are filled by the share that holds the last token. */
-void matmul_encode_share(const struct activation_layout *layout, size_t n_tokens, unsigned worker,
-                         unsigned n_workers, size_t *begin, size_t *end);
-
-/* This worker's share of rows: contiguous, begin a multiple of the kernel's row tile. May be empty. */
-void matmul_row_share(const struct matrix *w, enum cpu_tier tier, size_t n_tokens, unsigned worker,
-                      unsigned n_workers, size_t *begin, size_t *end);
-
-/* y[t * y_stride + r] for r in [row_begin, row_end), all n_tokens; x in matmul_layout()'s layout. */
+/* y[t * y_stride + r] for r in [row_begin, row_end), all n_tokens; x in matmul_layout()'s layout. row_begin is a multiple
+ * of the kernel's row tile; workers may take the rows in any order. */
 void matmul(const struct matrix *w, enum cpu_tier tier, const void *x, size_t n_tokens, size_t row_begin,
             size_t row_end, float *y, size_t y_stride, void *scratch);
 

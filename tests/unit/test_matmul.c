@@ -130,7 +130,14 @@ static bool same(float a, float b)
     return float_bits(a) == float_bits(b) || (isnan(a) && isnan(b));
 }
 
-/* All workers one after the other, encoding first; then compares, and looks for writes outside. */
+/* About an n_workers-th of n, a multiple of `tile`. */
+static size_t unit_of(size_t n, size_t tile, unsigned n_workers)
+{
+    size_t part = (n + n_workers - 1) / n_workers;
+    return (part + tile - 1) / tile * tile;
+}
+
+/* As workers claim it: encoding first, then rows, the last ones first; then compares, and looks for writes outside. */
 static void check(const struct problem *p, enum cpu_tier tier, size_t n_tokens, unsigned n_workers)
 {
     const struct matrix w = {p->format, p->weights.data, p->weights.data + p->weights.size, p->n_cols, p->n_rows};
@@ -141,19 +148,16 @@ static void check(const struct problem *p, enum cpu_tier tier, size_t n_tokens, 
     float *y = malloc((n_tokens * y_stride) * sizeof(float));
     for (size_t i = 0; i < n_tokens * y_stride; i++)
         y[i] = -12345.5f;
-    size_t begin, end, done = 0;
-    for (unsigned i = 0; i < n_workers; i++) {
-        matmul_encode_share(layout, n_tokens, i, n_workers, &begin, &end);
-        ck_assert(begin % layout->token_tile == 0 || begin == n_tokens);
+    size_t tokens = unit_of(n_tokens, layout->token_tile, n_workers);
+    for (size_t begin = 0; begin < n_tokens; begin += tokens) {
+        size_t end = begin + tokens < n_tokens ? begin + tokens : n_tokens;
         layout->encode(p->x, p->x_stride, p->n_cols, begin, end, n_tokens, x);
     }
-    for (unsigned i = 0; i < n_workers; i++) {
-        matmul_row_share(&w, tier, n_tokens, i, n_workers, &begin, &end);
-        ck_assert_uint_eq(begin, done);
-        done = end;
+    size_t rows = unit_of(p->n_rows, format_kernel(p->format, tier, n_tokens)->row_tile, n_workers);
+    for (size_t n = (p->n_rows + rows - 1) / rows; n > 0; n--) {
+        size_t begin = (n - 1) * rows, end = n * rows < p->n_rows ? n * rows : p->n_rows;
         matmul(&w, tier, x, n_tokens, begin, end, y, y_stride, scratch);
     }
-    ck_assert_uint_eq(done, p->n_rows);
     for (size_t t = 0; t < n_tokens; t++) {
         for (size_t r = 0; r < p->n_rows; r++)
             if (!same(y[t * y_stride + r], p->expected[t * p->n_rows + r]))
@@ -253,14 +257,14 @@ TEST(the_scalar_tier_takes_any_share)
 }
 END
 
-/* More columns than a super tile holds, more tokens than a group of few. */
+/* More columns than a super tile holds, more rows, columns and tokens than the float formats take at once. */
 TEST(large_products_give_the_scalar_bits)
 {
-    static const char *const names[] = {"Q8_0", "Q4_1", "Q4_K", "Q6_K", "F16"};
+    static const char *const names[] = {"Q8_0", "Q4_1", "Q1_0", "NVFP4", "Q4_K", "Q6_K", "IQ2_XS", "F16", "BF16"};
     uint64_t seed = 99;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const struct format *f = format_by_name(names[i]);
-        size_t n_rows = 150, n_cols = 1024, n_tokens = 83, x_bytes = activation_format(f->activation)->block_bytes;
+        size_t n_rows = 150, n_cols = f->block_elements == 1 ? 1021 : 1024, n_tokens = 141, x_bytes = activation_format(f->activation)->block_bytes;
         x_bytes *= n_cols / activation_format(f->activation)->block_elements;
         struct guarded g = guarded_new(n_rows * format_row_bytes(f, n_cols));
         fill_blocks(f, g.data, g.size, true, &seed);

@@ -144,8 +144,8 @@ static void run_and_expect(struct problem *p, enum cpu_tier tier, unsigned n_wor
     struct attention a = {.kv = &p->kv, .layer = p->layer, .n_heads = p->n_heads, .position = p->shape.position,
                           .n_tokens = p->shape.n_tokens, .q = p->q, .out = out, .q_stride = p->q_stride,
                           .out_stride = p->out_stride};
-    for (unsigned w = 0; w < n_workers; w++)
-        attention_share(tier, &a, w, n_workers, scratch);
+    for (size_t item = attention_items(&a, n_workers); item > 0; item--) /* any order will do */
+        attention_item(tier, &a, n_workers, item - 1, scratch);
     expect(p, out, tier, n_workers);
     free(out);
     free(scratch);
@@ -265,7 +265,8 @@ TEST(splitting_a_batch_changes_nothing)
                                       .position = p->shape.position + t, .n_tokens = step < 40 - t ? step : 40 - t,
                                       .q = p->q + t * p->q_stride, .out = out + t * p->out_stride,
                                       .q_stride = p->q_stride, .out_stride = p->out_stride};
-                attention_share((enum cpu_tier)tier, &a, 0, 1, scratch);
+                for (size_t item = 0; item < attention_items(&a, 1); item++)
+                    attention_item((enum cpu_tier)tier, &a, 1, item, scratch);
             }
             expect(p, out, (enum cpu_tier)tier, 1);
             free(out);

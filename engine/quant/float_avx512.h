@@ -1,5 +1,5 @@
 /* F32, F16 and BF16 weights on AVX-512. The sum over a row is double and in index order, so lanes are rows: columns are
- * transposed through a small buffer, or into tiles.
+ * transposed through a small buffer, or into chunks.
  *
  * F16 products are exact in double as well, which allows fused multiply-add; F32 and BF16 products round to float. */
 #ifndef GGUFD_QUANT_FLOAT_AVX512_H
@@ -142,52 +142,118 @@ AVX512_INLINE void float_decode(const struct product *p, enum float_kind kind)
 
 /* ---- many tokens ---- */
 
-/* Tile: per column 16 floats. Doubles would save a conversion, but their traffic from the second-level cache costs more. */
-AVX512_INLINE void float_pack(enum float_kind kind, const uint8_t *rows, size_t row_bytes, size_t n_cols, uint8_t *tile)
+/* Columns are handled in chunks: a chunk of 16 rows stays in the first-level cache, in the kernel's own type, while the
+ * panels' chunks pass by from the second-level cache, where they stay for several tiles of rows. Sums of all of these
+ * wait in scratch. */
+enum { FLOAT_CHUNK = 128, FLOAT_TILES = 8, FLOAT_PANELS = 16 };
+
+struct float_scratch {
+    double chunk[FLOAT_CHUNK * ROWS];                       /* or floats, where products round to float */
+    double sums[FLOAT_TILES][FLOAT_PANELS][TOKENS][ROWS];
+};
+
+/* Columns [k, k_end) of 16 rows -> chunk. */
+AVX512_INLINE void float_pack(enum float_kind kind, const uint8_t *rows, size_t row_bytes, size_t k, size_t k_end,
+                              size_t n_cols, double *chunk)
 {
     size_t size = float_bytes(kind);
-    for (size_t k = 0; k < n_cols; k += 8) {
+    for (size_t at = 0; k + at < k_end; at += 8) {
         uint8_t columns[8 * ROWS * 4] ALIGNED;
-        float_transpose(kind, rows, row_bytes, k, n_cols, columns);
-        for (size_t c = 0; c < 8 && k + c < n_cols; c++) {
-            float *out = (float *)(void *)tile + (k + c) * ROWS;
-            _mm512_store_ps(out, float_column(kind, columns + c * ROWS * size));
+        float_transpose(kind, rows, row_bytes, k + at, n_cols, columns);
+        UNROLL
+        for (size_t c = 0; c < 8; c++) {
+            __m512 column = float_column(kind, columns + c * ROWS * size);
+            if (kind == FLOAT_F16) {
+                double *out = chunk + (at + c) * ROWS;
+                _mm512_store_pd(out, _mm512_cvtps_pd(_mm512_castps512_ps256(column)));
+                _mm512_store_pd(out + 8, _mm512_cvtps_pd(_mm512_extractf32x8_ps(column, 1)));
+            } else {
+                _mm512_store_ps((float *)(void *)chunk + (at + c) * ROWS, column);
+            }
         }
     }
 }
 
-AVX512_INLINE void float_tile_run(const struct tile_job *job, enum float_kind kind, size_t n_tokens)
+/* sums += n columns of a chunk times those of a panel. */
+AVX512_INLINE void float_chunk_run(enum float_kind kind, const double *chunk, const void *panel, size_t n,
+                                   size_t n_tokens, double (*sums)[ROWS])
 {
-    const uint8_t *ahead = job->prefetch;
-    __m512d sums[TOKENS][2];
+    __m512d s[TOKENS][2];
     UNROLL
-    for (size_t i = 0; i < n_tokens; i++)
-        sums[i][0] = sums[i][1] = _mm512_setzero_pd();
-    for (size_t k = 0; k < job->n_blocks; k++, ahead += job->prefetch_step) {
-        const float *tile = (const float *)(const void *)job->tile + k * ROWS;
-        prefetch_tile(ahead, job->prefetch_step);
+    for (size_t i = 0; i < n_tokens; i++) {
+        s[i][0] = _mm512_load_pd(sums[i]);
+        s[i][1] = _mm512_load_pd(sums[i] + 8);
+    }
+    for (size_t k = 0; k < n; k++) {
         if (kind == FLOAT_F16) {
-            const double *x = (const double *)(const void *)job->panel + k * TOKENS;
-            __m512d w0 = _mm512_cvtps_pd(_mm256_load_ps(tile)), w1 = _mm512_cvtps_pd(_mm256_load_ps(tile + 8));
+            const double *x = (const double *)panel + k * TOKENS;
+            __m512d w0 = _mm512_load_pd(chunk + k * ROWS), w1 = _mm512_load_pd(chunk + k * ROWS + 8);
             UNROLL
             for (size_t i = 0; i < n_tokens; i++) {
                 __m512d y = _mm512_set1_pd(x[i]);
-                sums[i][0] = _mm512_fmadd_pd(w0, y, sums[i][0]);
-                sums[i][1] = _mm512_fmadd_pd(w1, y, sums[i][1]);
+                s[i][0] = _mm512_fmadd_pd(w0, y, s[i][0]);
+                s[i][1] = _mm512_fmadd_pd(w1, y, s[i][1]);
             }
         } else {
-            const float *x = (const float *)(const void *)job->panel + k * TOKENS;
-            __m512 w = _mm512_load_ps(tile);
+            const float *x = (const float *)panel + k * TOKENS;
+            __m512 w = _mm512_load_ps((const float *)(const void *)chunk + k * ROWS);
             UNROLL
             for (size_t i = 0; i < n_tokens; i++)
-                add_products(_mm512_mul_ps(w, _mm512_set1_ps(x[i])), sums[i]);
+                add_products(_mm512_mul_ps(w, _mm512_set1_ps(x[i])), s[i]);
         }
     }
-    __m512 out[TOKENS];
     UNROLL
-    for (size_t i = 0; i < n_tokens; i++)
-        out[i] = sums_to_float(sums[i]);
-    store_tokens(job, out, n_tokens);
+    for (size_t i = 0; i < n_tokens; i++) {
+        _mm512_store_pd(sums[i], s[i][0]);
+        _mm512_store_pd(sums[i] + 8, s[i][1]);
+    }
+}
+
+/* Row tiles [row, row + n_tiles * 16) against tokens [token, token_end). */
+AVX512_INLINE void float_tiles_run(const struct product *p, enum float_kind kind, size_t row, size_t n_tiles,
+                                   size_t token, size_t token_end, struct float_scratch *s, uint8_t *stage)
+{
+    const size_t size = float_bytes(kind), x_bytes = kind == FLOAT_F16 ? sizeof(double) : sizeof(float);
+    const uint8_t *rows[FLOAT_TILES];
+    for (size_t i = 0; i < n_tiles; i++)
+        rows[i] = row_group(p, row + i * ROWS, 0, stage); /* only the last one can need the stage */
+    memset(s->sums, 0, n_tiles * sizeof s->sums[0]);
+    for (size_t k = 0; k < p->n_cols; k += FLOAT_CHUNK) {
+        size_t n = p->n_cols - k < FLOAT_CHUNK ? p->n_cols - k : FLOAT_CHUNK;
+        for (size_t i = 0; i < n_tiles; i++) {
+            const uint8_t *ahead = i + 1 < n_tiles ? rows[i + 1] + k * size : rows[0] + (k + FLOAT_CHUNK) * size;
+            for (size_t r = 0; r < ROWS; r++)
+                prefetch_tile(ahead + r * p->row_bytes, FLOAT_CHUNK * size);
+            float_pack(kind, rows[i], p->row_bytes, k, k + n, p->n_cols, s->chunk);
+            for (size_t t = token; t < token_end; t += TOKENS) {
+                const char *x = (const char *)p->x + (t * p->n_cols + k * TOKENS) * x_bytes;
+                double(*sums)[ROWS] = s->sums[i][(t - token) / TOKENS];
+                if (token_end - t <= TOKENS / 2)
+                    float_chunk_run(kind, s->chunk, x, n, TOKENS / 2, sums);
+                else
+                    float_chunk_run(kind, s->chunk, x, n, TOKENS, sums);
+            }
+        }
+    }
+    for (size_t i = 0; i < n_tiles; i++)
+        for (size_t t = token; t < token_end; t++) {
+            const double *sums = s->sums[i][(t - token) / TOKENS][t % TOKENS];
+            const __m512d halves[2] = {_mm512_load_pd(sums), _mm512_load_pd(sums + 8)};
+            _mm512_mask_storeu_ps(p->y + t * p->y_stride + row + i * ROWS, row_mask(p, row + i * ROWS),
+                                  sums_to_float(halves));
+        }
+}
+
+AVX512_INLINE void float_prefill(const struct product *p, enum float_kind kind)
+{
+    struct float_scratch *s = p->scratch;
+    const size_t tokens = FLOAT_PANELS * TOKENS, rows = FLOAT_TILES * ROWS;
+    for (size_t t = 0; t < p->n_tokens; t += tokens)
+        for (size_t row = p->row_begin; row < p->row_end; row += rows) {
+            size_t n_rows = p->row_end - row < rows ? p->row_end - row : rows;
+            float_tiles_run(p, kind, row, (n_rows + ROWS - 1) / ROWS, t,
+                            p->n_tokens - t < tokens ? p->n_tokens : t + tokens, s, (uint8_t *)(s + 1));
+        }
 }
 
 /* In a format's file: its kernels on this tier. */
@@ -201,28 +267,15 @@ AVX512_INLINE void float_tile_run(const struct tile_job *job, enum float_kind ki
         (void)n_tokens;                                                                                             \
         return row_group_bytes(n_cols * (kind == FLOAT_F32 ? 4 : 2), 0);                                            \
     }                                                                                                               \
-    AVX512 static void name##_pack_avx512(const uint8_t *rows, size_t row_bytes, size_t n_blocks, uint8_t *tile)    \
+    AVX512 static void name##_prefill_avx512(const struct product *p)                                              \
     {                                                                                                               \
-        float_pack(kind, rows, row_bytes, n_blocks, tile);                                                          \
+        float_prefill(p, kind);                                                                                     \
     }                                                                                                               \
-    AVX512 static void name##_tile_avx512(const struct tile_job *job)                                               \
+    static size_t name##_prefill_scratch_avx512(size_t n_cols, size_t n_tokens)                                     \
     {                                                                                                               \
-        float_tile_run(job, kind, TOKENS);                                                                          \
-    }                                                                                                               \
-    AVX512 static void name##_tile_few_avx512(const struct tile_job *job)                                           \
-    {                                                                                                               \
-        float_tile_run(job, kind, TOKENS / 2);                                                                      \
-    }                                                                                                               \
-    static const struct tile_family name##_family_avx512 = {                                                        \
-        .block_elements = 1,                                                                                        \
-        .block_bytes = kind == FLOAT_F32 ? 4 : 2,                                                                   \
-        .tile_block_bytes = ROWS * sizeof(float),                                                                   \
-        .panel_block_bytes = TOKENS * (kind == FLOAT_F16 ? sizeof(double) : sizeof(float)),                         \
-        .pack = name##_pack_avx512,                                                                                 \
-        .run = name##_tile_avx512,                                                                                  \
-        .run_few = name##_tile_few_avx512,                                                                          \
-    };                                                                                                              \
-    TILES_PREFILL_AVX512(name)
+        (void)n_tokens;                                                                                             \
+        return sizeof(struct float_scratch) + row_group_bytes(n_cols * (kind == FLOAT_F32 ? 4 : 2), 0);             \
+    }
 
 #define FLOAT_DECODE_AVX512(name)                      \
     [TIER_AVX512] = {                                  \

@@ -82,7 +82,8 @@ AVX512_INLINE void iq1_bytes_of_avx512(const struct iq1_avx512 *w, struct superb
 {
     UNROLL
     for (size_t k = 0; k < 4; k++) {
-        __m512i excess = _mm512_mask_blend_epi64((__mmask8)(w->minus >> 8 * k), _mm512_set1_epi8(7), _mm512_set1_epi8(9));
+        __mmask8 minus = (__mmask8)(w->minus >> 8 * k);
+        __m512i excess = _mm512_mask_blend_epi64(minus, _mm512_set1_epi8(7), _mm512_set1_epi8(9));
         out->q[k] = _mm512_sub_epi8(_mm512_slli_epi16(w->q[k], 3), excess);
     }
     out->scale = w->scale;

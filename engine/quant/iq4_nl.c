@@ -44,7 +44,8 @@ BLOCK32_AVX2(iq4_nl, sizeof(struct block_iq4_nl), BLOCK32_PRODUCT, 128, false, a
 #if defined(__x86_64__)
 AVX512_INLINE __m512 iq4_nl_terms_avx512(const uint8_t *x, const struct block32_activation *a)
 {
-    __m512i sums = block32_sums_nibbles(x + 2, sizeof(struct block_iq4_nl), true, block32_table(table_iq4_nl), a->quads);
+    const __m512i table = block32_table(table_iq4_nl);
+    __m512i sums = block32_sums_nibbles(x + 2, sizeof(struct block_iq4_nl), true, table, a->quads);
     return block32_term(sums, 7, low_halves(block32_heads(x, sizeof(struct block_iq4_nl))), a);
 }
 

@@ -264,7 +264,8 @@ TEST(large_products_give_the_scalar_bits)
     uint64_t seed = 99;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const struct format *f = format_by_name(names[i]);
-        size_t n_rows = 150, n_cols = f->block_elements == 1 ? 1021 : 1024, n_tokens = 141, x_bytes = activation_format(f->activation)->block_bytes;
+        size_t n_rows = 150, n_cols = f->block_elements == 1 ? 1021 : 1024, n_tokens = 141;
+        size_t x_bytes = activation_format(f->activation)->block_bytes;
         x_bytes *= n_cols / activation_format(f->activation)->block_elements;
         struct guarded g = guarded_new(n_rows * format_row_bytes(f, n_cols));
         fill_blocks(f, g.data, g.size, true, &seed);

@@ -173,7 +173,7 @@ enum MHD_Result __wrap_MHD_add_connection(struct MHD_Daemon *d, int fd, const st
     return MHD_NO;
 }
 
-static uv_work_cb behind_gate; /* there is one kind of work */
+static _Atomic(uv_work_cb) behind_gate; /* there is one kind of work */
 
 static void pass_gate(uv_work_t *work)
 {

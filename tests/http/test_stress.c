@@ -7,7 +7,7 @@
 
 TEST(random_clients_get_only_what_the_contract_allows)
 {
-    struct stress_options options = {.n_events = suite_sanitized() ? 700 : 2000, .run_events = 400, .seed = 20260101};
+    struct stress_options options = {.n_events = suite_sanitized() ? 400 : 2000, .run_events = 400, .seed = 20260101};
     ck_assert_uint_eq(stress_run(&options), 0);
 }
 END

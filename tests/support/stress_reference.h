@@ -9,7 +9,7 @@
 
 #include "engine/base/buffer.h"
 
-enum { STRESS_PROMPTS = 24, STRESS_TOKENS_MAX = 160, STRESS_CONTEXT = 1024, STRESS_STOPS = 4 };
+enum { STRESS_PROMPTS = 24, STRESS_TOKENS_MAX = 96, STRESS_CONTEXT = 1024, STRESS_STOPS = 4 };
 
 extern const char *const stress_stops[STRESS_STOPS][3]; /* sets of stop strings, NULL behind the last */
 

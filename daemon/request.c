@@ -308,8 +308,7 @@ static void answer_before_reading(const struct request *r)
 
 void request_suspend(struct request *r)
 {
-    if (r->suspended)
-        return;
+    assert(!r->suspended); /* libmicrohttpd calls nobody for a suspended connection */
     r->suspended = true;
     answer_before_reading(r);
     connection_enter(r->connection, CONNECTION_BUSY);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "daemon/address.h"
+#include "daemon/listener.h"
 #include "daemon/options.h"
 #include "tests/support/suite.h"
 
@@ -464,6 +465,9 @@ TEST(addresses_are_taken_apart)
         ck_assert_int_eq(address_parse(text, &a, &err) == STATUS_OK, n == 107);
     }
     ck_assert_ptr_nonnull(strstr(err.text, "has 108 bytes; at most 107"));
+    struct listener l;
+    ck_assert_int_eq(listener_bind(&l, "x", 0600, &err), STATUS_INVALID);
+    ck_assert(l.fd == -1 && strstr(err.text, "there is no port"));
     for (size_t n = 255; n <= 256; n++) {
         char text[300];
         memset(text, 'h', n);

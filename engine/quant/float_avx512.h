@@ -1,7 +1,8 @@
 /* F32, F16 and BF16 weights on AVX-512. The sum over a row is double and in index order, so lanes are rows: columns are
  * transposed through a small buffer, or into chunks.
  *
- * F16 products are exact in double as well, which allows fused multiply-add; F32 and BF16 products round to float. */
+ * F16 products are exact in float and double, which allows fused multiply-add; F32 and BF16 products round to float.
+ * Those of BF16 are exact unless they leave float's range, which the exponents of both sides tell beforehand. */
 #ifndef GGUFD_QUANT_FLOAT_AVX512_H
 #define GGUFD_QUANT_FLOAT_AVX512_H
 #include "engine/quant/avx512.h"
@@ -11,8 +12,8 @@ extern const struct activation_layout layout_avx512_decode_f16;     /* doubles, 
 extern const struct activation_layout layout_avx512_decode_bf16;    /* floats, the same */
 extern const struct activation_layout layout_avx512_decode_f32;
 extern const struct activation_layout layout_avx512_panels_f16;     /* [column][8 tokens] doubles */
-extern const struct activation_layout layout_avx512_panels_bf16;    /* [column][8 tokens] floats */
-extern const struct activation_layout layout_avx512_panels_f32;
+extern const struct activation_layout layout_avx512_panels_bf16;    /* the same, then a float_range per panel */
+extern const struct activation_layout layout_avx512_panels_f32;     /* [column][8 tokens] floats */
 
 enum float_kind { FLOAT_F16, FLOAT_BF16, FLOAT_F32 };
 
@@ -148,22 +149,39 @@ AVX512_INLINE void float_decode(const struct product *p, enum float_kind kind)
 enum { FLOAT_CHUNK = 128, FLOAT_TILES = 8, FLOAT_PANELS = 16 };
 
 struct float_scratch {
-    double chunk[FLOAT_CHUNK * ROWS];                       /* or floats, where products round to float */
+    double chunk[FLOAT_CHUNK * ROWS];                       /* of F32: floats */
     double sums[FLOAT_TILES][FLOAT_PANELS][TOKENS][ROWS];
 };
 
-/* Columns [k, k_end) of 16 rows -> chunk. */
+/* Binary exponents of values: no nonzero one is below `low`, none above `high`. */
+struct float_range {
+    int32_t low, high;
+};
+
+/* Whether products of BF16 values are floats: of 16 bits, the lowest at 2^-149 or above, below 2^128. */
+static inline bool float_products_exact(const struct float_range *w, const struct float_range *x)
+{
+    return w->low + x->low >= -149 + 14 && w->high + x->high <= 126;
+}
+
+/* Columns [k, k_end) of 16 rows -> chunk; of BF16 their range too. */
 AVX512_INLINE void float_pack(enum float_kind kind, const uint8_t *rows, size_t row_bytes, size_t k, size_t k_end,
-                              size_t n_cols, double *chunk)
+                              size_t n_cols, double *chunk, struct float_range *range)
 {
     size_t size = float_bytes(kind);
+    __m512i low = _mm512_set1_epi32(-1), high = _mm512_setzero_si512(); /* magnitudes as bits, unsigned */
     for (size_t at = 0; k + at < k_end; at += 8) {
         uint8_t columns[8 * ROWS * 4] ALIGNED;
         float_transpose(kind, rows, row_bytes, k + at, n_cols, columns);
         UNROLL
         for (size_t c = 0; c < 8; c++) {
             __m512 column = float_column(kind, columns + c * ROWS * size);
-            if (kind == FLOAT_F16) {
+            if (kind == FLOAT_BF16) {
+                __m512i magnitude = _mm512_and_si512(_mm512_castps_si512(column), _mm512_set1_epi32(0x7fffffff));
+                high = _mm512_max_epu32(high, magnitude);
+                low = _mm512_min_epu32(low, _mm512_sub_epi32(magnitude, _mm512_set1_epi32(1))); /* 0 is the largest */
+            }
+            if (kind != FLOAT_F32) {
                 double *out = chunk + (at + c) * ROWS;
                 _mm512_store_pd(out, _mm512_cvtps_pd(_mm512_castps512_ps256(column)));
                 _mm512_store_pd(out + 8, _mm512_cvtps_pd(_mm512_extractf32x8_ps(column, 1)));
@@ -172,10 +190,14 @@ AVX512_INLINE void float_pack(enum float_kind kind, const uint8_t *rows, size_t 
             }
         }
     }
+    if (kind == FLOAT_BF16) {
+        range->low = (int32_t)(_mm512_reduce_min_epu32(low) >> 23) - 127;
+        range->high = (int32_t)(_mm512_reduce_max_epu32(high) >> 23) - 127;
+    }
 }
 
-/* sums += n columns of a chunk times those of a panel. */
-AVX512_INLINE void float_chunk_run(enum float_kind kind, const double *chunk, const void *panel, size_t n,
+/* sums += n columns of a chunk times those of a panel. `exact`: products need no rounding. */
+AVX512_INLINE void float_chunk_run(enum float_kind kind, bool exact, const double *chunk, const void *panel, size_t n,
                                    size_t n_tokens, double (*sums)[ROWS])
 {
     __m512d s[TOKENS][2];
@@ -185,14 +207,19 @@ AVX512_INLINE void float_chunk_run(enum float_kind kind, const double *chunk, co
         s[i][1] = _mm512_load_pd(sums[i] + 8);
     }
     for (size_t k = 0; k < n; k++) {
-        if (kind == FLOAT_F16) {
+        if (kind != FLOAT_F32) {
             const double *x = (const double *)panel + k * TOKENS;
             __m512d w0 = _mm512_load_pd(chunk + k * ROWS), w1 = _mm512_load_pd(chunk + k * ROWS + 8);
             UNROLL
             for (size_t i = 0; i < n_tokens; i++) {
                 __m512d y = _mm512_set1_pd(x[i]);
-                s[i][0] = _mm512_fmadd_pd(w0, y, s[i][0]);
-                s[i][1] = _mm512_fmadd_pd(w1, y, s[i][1]);
+                if (exact) {
+                    s[i][0] = _mm512_fmadd_pd(w0, y, s[i][0]);
+                    s[i][1] = _mm512_fmadd_pd(w1, y, s[i][1]);
+                } else {
+                    s[i][0] = _mm512_add_pd(s[i][0], _mm512_cvtps_pd(_mm512_cvtpd_ps(_mm512_mul_pd(w0, y))));
+                    s[i][1] = _mm512_add_pd(s[i][1], _mm512_cvtps_pd(_mm512_cvtpd_ps(_mm512_mul_pd(w1, y))));
+                }
             }
         } else {
             const float *x = (const float *)panel + k * TOKENS;
@@ -209,12 +236,27 @@ AVX512_INLINE void float_chunk_run(enum float_kind kind, const double *chunk, co
     }
 }
 
+/* n_tokens of 8. */
+AVX512_INLINE void float_panel_run(enum float_kind kind, bool exact, const double *chunk, const void *panel, size_t n,
+                                   size_t n_tokens, double (*sums)[ROWS])
+{
+    if (exact && n_tokens > TOKENS / 2)
+        float_chunk_run(kind, true, chunk, panel, n, TOKENS, sums);
+    else if (exact)
+        float_chunk_run(kind, true, chunk, panel, n, TOKENS / 2, sums);
+    else
+        float_chunk_run(kind, false, chunk, panel, n, TOKENS, sums);
+}
+
 /* Row tiles [row, row + n_tiles * 16) against tokens [token, token_end). */
 AVX512_INLINE void float_tiles_run(const struct product *p, enum float_kind kind, size_t row, size_t n_tiles,
                                    size_t token, size_t token_end, struct float_scratch *s, uint8_t *stage)
 {
-    const size_t size = float_bytes(kind), x_bytes = kind == FLOAT_F16 ? sizeof(double) : sizeof(float);
+    const size_t size = float_bytes(kind), x_bytes = kind == FLOAT_F32 ? sizeof(float) : sizeof(double);
     const uint8_t *rows[FLOAT_TILES];
+    const struct float_range *x_ranges =
+        (const void *)((const char *)p->x + round_up(p->n_tokens, TOKENS) * p->n_cols * x_bytes);
+    struct float_range range = {0, 0};
     for (size_t i = 0; i < n_tiles; i++)
         rows[i] = row_group(p, row + i * ROWS, 0, stage); /* only the last one can need the stage */
     memset(s->sums, 0, n_tiles * sizeof s->sums[0]);
@@ -224,14 +266,12 @@ AVX512_INLINE void float_tiles_run(const struct product *p, enum float_kind kind
             const uint8_t *ahead = i + 1 < n_tiles ? rows[i + 1] + k * size : rows[0] + (k + FLOAT_CHUNK) * size;
             for (size_t r = 0; r < ROWS; r++)
                 prefetch_tile(ahead + r * p->row_bytes, FLOAT_CHUNK * size);
-            float_pack(kind, rows[i], p->row_bytes, k, k + n, p->n_cols, s->chunk);
+            float_pack(kind, rows[i], p->row_bytes, k, k + n, p->n_cols, s->chunk, &range);
             for (size_t t = token; t < token_end; t += TOKENS) {
                 const char *x = (const char *)p->x + (t * p->n_cols + k * TOKENS) * x_bytes;
                 double(*sums)[ROWS] = s->sums[i][(t - token) / TOKENS];
-                if (token_end - t <= TOKENS / 2)
-                    float_chunk_run(kind, s->chunk, x, n, TOKENS / 2, sums);
-                else
-                    float_chunk_run(kind, s->chunk, x, n, TOKENS, sums);
+                bool exact = kind != FLOAT_BF16 || float_products_exact(&range, &x_ranges[t / TOKENS]);
+                float_panel_run(kind, exact, s->chunk, x, n, token_end - t, sums);
             }
         }
     }

@@ -182,7 +182,7 @@ static void pass_gate(uv_work_t *work)
         atomic_fetch_add(&f->at_gate, 1);
     while (f && atomic_load(&f->gate_closed))
         usleep(500);
-    behind_gate(work);
+    atomic_load(&behind_gate)(work); /* a plain call reads it without atomicity */
 }
 
 int __real_uv_queue_work(uv_loop_t *l, uv_work_t *w, uv_work_cb f, uv_after_work_cb after);

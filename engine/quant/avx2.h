@@ -22,6 +22,9 @@
 
 enum { AVX2_ROWS = 8, AVX2_TOKENS = 4 }; /* of one tile, of one panel of activations */
 
+/* Distances of the two prefetches, measured. */
+enum { AVX2_AHEAD_L2 = 8192, AVX2_AHEAD_L1 = 2048 };
+
 static inline size_t avx2_round_up(size_t n, size_t to)
 {
     return (n + to - 1) / to * to;
@@ -51,6 +54,24 @@ AVX2_INLINE __m256i avx2_broadcast32(const void *p)
     int32_t v;
     memcpy(&v, p, sizeof v);
     return _mm256_set1_epi32(v);
+}
+
+/* One weight stream, `bytes` of which the next step consumes: every line twice, early into the second-level cache and late
+ * into the first. A prefetch cannot fault. */
+AVX2_INLINE void avx2_prefetch(const uint8_t *x, size_t bytes)
+{
+    UNROLL
+    for (size_t i = 0; i < bytes; i += 64) {
+        _mm_prefetch((const char *)x + AVX2_AHEAD_L2 + i, _MM_HINT_T1);
+        _mm_prefetch((const char *)x + AVX2_AHEAD_L1 + i, _MM_HINT_T0);
+    }
+}
+
+/* v, added up so far: gcc regroups long integer sums, which needs more registers than there are. */
+AVX2_INLINE __m256i avx2_running(__m256i v)
+{
+    __asm__("" : "+x"(v));
+    return v;
 }
 
 /* Four u8 x s8 products added up per dword; pairs of products must fit 16 bits. */
@@ -101,6 +122,46 @@ AVX2_INLINE void avx2_transpose(__m256i v[8])
         v[i] = _mm256_permute2x128_si256(b[i], b[i + 4], 0x20);
         v[i + 4] = _mm256_permute2x128_si256(b[i], b[i + 4], 0x31);
     }
+}
+
+/* Eight dwords of eight rows, `step` bytes apart -> v[k] = dword k of every row. */
+AVX2_INLINE void avx2_load_transposed(const void *p, size_t step, __m256i v[8])
+{
+    const uint8_t *row = p;
+    UNROLL
+    for (size_t half = 0; half < 2; half++, row += 16) {
+        __m256i r[4]; /* rows i and i + 4 */
+        UNROLL
+        for (size_t i = 0; i < 4; i++)
+            r[i] = _mm256_inserti128_si256(_mm256_castsi128_si256(avx2_load128(row + i * step)),
+                                           avx2_load128(row + (i + 4) * step), 1);
+        __m256i a = _mm256_unpacklo_epi32(r[0], r[1]), b = _mm256_unpackhi_epi32(r[0], r[1]);
+        __m256i c = _mm256_unpacklo_epi32(r[2], r[3]), d = _mm256_unpackhi_epi32(r[2], r[3]);
+        v[4 * half] = _mm256_unpacklo_epi64(a, c);
+        v[4 * half + 1] = _mm256_unpackhi_epi64(a, c);
+        v[4 * half + 2] = _mm256_unpacklo_epi64(b, d);
+        v[4 * half + 3] = _mm256_unpackhi_epi64(b, d);
+    }
+}
+
+/* s + columns 0 .. n - 1 of eight rows in order; terms[row * stride + column], n a multiple of 8. */
+AVX2_INLINE __m256 avx2_add_columns(__m256 s, const float *terms, size_t stride, size_t n)
+{
+    for (size_t c = 0; c < n; c += 8) {
+        __m256i v[8];
+        avx2_load_transposed(terms + c, stride * sizeof *terms, v);
+        UNROLL
+        for (size_t k = 0; k < 8; k++)
+            s = _mm256_add_ps(s, _mm256_castsi256_ps(v[k]));
+    }
+    return s;
+}
+
+/* The first n of eight floats, zeros behind: what may be added without a trace. */
+AVX2_INLINE __m256 avx2_first(__m256 v, size_t n)
+{
+    const __m256i index = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm256_and_ps(v, _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), index)));
 }
 
 /* The sums of the dwords of v[0] .. v[7], in this order. */

@@ -1,9 +1,9 @@
 /* The formats with 32 weights per block on AVX2: one decode loop and one tile kernel. A format's file adds how it loads
  * 32 integers and eight scales, and names the rule that combines them.
  *
- * NAME_load_avx2 gives q + offset as u8. Offset 128 means that q fills a signed byte: such integers are multiplied by
- * sign and magnitude in decode, and as two planes of nibbles in tiles, because a sum of two u8 x s8 products must fit
- * 16 bits. */
+ * NAME_load_avx2 gives q + offset as u8. Offset 128 means that q fills a signed byte, and that it gives q itself: such
+ * integers are multiplied by sign and magnitude in decode, and as two planes of nibbles of q + 128 in tiles, because a sum
+ * of two u8 x s8 products must fit 16 bits. */
 #ifndef GGUFD_QUANT_BLOCK32_AVX2_H
 #define GGUFD_QUANT_BLOCK32_AVX2_H
 #include "engine/quant/avx2.h"
@@ -16,23 +16,43 @@ extern const struct activation_layout layout_avx2_decode_q8_0, layout_avx2_decod
 extern const struct activation_layout layout_avx2_panels_q8_0, layout_avx2_panels_q8_1, layout_avx2_panels_q8_k32;
 
 typedef __m256i avx2_load_function(const uint8_t *block);
-typedef __m256 avx2_scales_function(const uint8_t *const at[8]);
+typedef __m256 avx2_scales_function(__m256i heads);
 
-AVX2_INLINE __m256 avx2_halves_first(const uint8_t *const at[8])
+/* The first dwords of eight blocks, wherever they are. */
+AVX2_INLINE __m256i avx2_heads(const uint8_t *const at[8])
 {
-    return avx2_halves(at, 0);
+    return _mm256_setr_epi32((int)load_u32(at[0]), (int)load_u32(at[1]), (int)load_u32(at[2]), (int)load_u32(at[3]),
+                             (int)load_u32(at[4]), (int)load_u32(at[5]), (int)load_u32(at[6]), (int)load_u32(at[7]));
 }
 
-AVX2_INLINE __m256 avx2_halves_second(const uint8_t *const at[8])
+/* The same for consecutive blocks of 5 bytes or more, without shuffles: each is loaded so that it lies in its place. */
+AVX2_INLINE __m256i avx2_heads_in_line(const uint8_t *x, size_t block_bytes)
 {
-    return avx2_halves(at, 2);
+    const size_t step = block_bytes - 4;
+    __m256i a = _mm256_blend_epi32(avx2_load(x), avx2_load(x + step), 0x02);
+    __m256i b = _mm256_blend_epi32(avx2_load(x + 2 * step), avx2_load(x + 3 * step), 0x08);
+    __m256i c = _mm256_blend_epi32(avx2_load(x + 4 * step), avx2_load(x + 5 * step), 0x20);
+    __m256i d = _mm256_blend_epi32(avx2_load(x + 6 * step), avx2_load(x + 7 * step), 0x80);
+    return _mm256_blend_epi32(_mm256_blend_epi32(a, b, 0x0c), _mm256_blend_epi32(c, d, 0xc0), 0xf0);
+}
+
+/* F16 values in the lower or upper halves of eight dwords. */
+AVX2_INLINE __m256 avx2_halves_first(__m256i heads)
+{
+    __m256i words = _mm256_packus_epi32(_mm256_and_si256(heads, _mm256_set1_epi32(0xffff)), _mm256_setzero_si256());
+    return _mm256_cvtph_ps(_mm256_castsi256_si128(_mm256_permute4x64_epi64(words, 0x08)));
+}
+
+AVX2_INLINE __m256 avx2_halves_second(__m256i heads)
+{
+    return avx2_halves_first(_mm256_srli_epi32(heads, 16));
 }
 
 /* 16 bytes of nibbles -> 32 in order. */
 AVX2_INLINE __m256i avx2_nibbles(const uint8_t *p)
 {
-    __m128i x = avx2_load128(p);
-    __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(x), _mm_srli_epi16(x, 4), 1);
+    __m256i both = _mm256_broadcastsi128_si256(avx2_load128(p));
+    both = _mm256_srlv_epi32(both, _mm256_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4));
     return _mm256_and_si256(both, _mm256_set1_epi8(15));
 }
 
@@ -46,11 +66,10 @@ AVX2_INLINE __m256i avx2_high_bits(const uint8_t *p)
     return _mm256_and_si256(_mm256_cmpeq_epi8(bytes, bit), _mm256_set1_epi8(16));
 }
 
-/* Nibble -> table entry + 128. */
+/* Nibble -> table entry. */
 AVX2_INLINE __m256i avx2_lookup(__m256i nibbles, const int8_t *table)
 {
-    __m256i both = _mm256_broadcastsi128_si256(avx2_load128(table));
-    return _mm256_shuffle_epi8(_mm256_xor_si256(both, _mm256_set1_epi8(-128)), nibbles);
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(avx2_load128(table)), nibbles);
 }
 
 AVX2_INLINE __m256 block32_rule_avx2(enum block32_rule rule, __m256 sum, __m256 d, __m256 m, __m256 dx, __m256 s)
@@ -84,10 +103,10 @@ static inline struct block32_avx2_act block32_avx2_act_at(const void *x, size_t 
     };
 }
 
-/* Addends of eight blocks, of which `m` exist, beginning with block b of a row. */
-typedef __m256 block32_avx2_terms(const uint8_t *row, size_t b, size_t m, const struct block32_avx2_act *a);
+/* Addends of the m <= 8 blocks at x, the first of which is block b of the row. */
+typedef __m256 block32_avx2_terms(const uint8_t *x, size_t b, size_t m, const struct block32_avx2_act *a);
 
-AVX2_INLINE __m256 block32_terms_avx2(const uint8_t *row, size_t b, size_t m, const struct block32_avx2_act *a,
+AVX2_INLINE __m256 block32_terms_avx2(const uint8_t *x, size_t b, size_t m, const struct block32_avx2_act *a,
                                       size_t block_bytes, enum block32_rule rule, int offset,
                                       avx2_load_function *load, avx2_scales_function *d_of)
 {
@@ -95,61 +114,44 @@ AVX2_INLINE __m256 block32_terms_avx2(const uint8_t *row, size_t b, size_t m, co
     __m256i sums[8];
     UNROLL
     for (size_t k = 0; k < 8; k++) {
-        at[k] = row + (b + (k < m ? k : m - 1)) * block_bytes;
-        __m256i w = load(at[k]), x = avx2_load(a->q + (b + k) * 32);
-        sums[k] = offset == 128 ? avx2_dot_s8(_mm256_xor_si256(w, _mm256_set1_epi8(-128)), x) : avx2_dot_u8(w, x);
+        at[k] = x + (k < m ? k : m - 1) * block_bytes;
+        __m256i w = load(at[k]), q = avx2_load(a->q + (b + k) * 32);
+        sums[k] = offset == 128 ? avx2_dot_s8(w, q) : avx2_dot_u8(w, q);
     }
-    __m256i sum = avx2_add_across(sums);
-    if (offset != 128)
+    __m256i sum = avx2_add_across(sums), heads = m == 8 ? avx2_heads_in_line(x, block_bytes) : avx2_heads(at);
+    if (offset != 0 && offset != 128)
         sum = _mm256_sub_epi32(sum, _mm256_mullo_epi32(avx2_load(a->sums + b), _mm256_set1_epi32(offset)));
-    __m256 m8 = rule == BLOCK32_MINIMUM ? avx2_halves_second(at) : _mm256_setzero_ps();
-    return block32_rule_avx2(rule, _mm256_cvtepi32_ps(sum), d_of(at), m8, _mm256_loadu_ps(a->d + b),
+    __m256 m8 = rule == BLOCK32_MINIMUM ? avx2_halves_second(heads) : _mm256_setzero_ps();
+    return block32_rule_avx2(rule, _mm256_cvtepi32_ps(sum), d_of(heads), m8, _mm256_loadu_ps(a->d + b),
                              _mm256_loadu_ps(a->s + b));
 }
 
-/* r + the first m terms of four rows, in order. */
-AVX2_INLINE __m128 block32_add_terms_avx2(__m128 r, const __m256 terms[4], size_t m)
+static inline size_t block32_decode_scratch_avx2(size_t n_cols)
 {
-    __m256 a = _mm256_unpacklo_ps(terms[0], terms[1]), b = _mm256_unpackhi_ps(terms[0], terms[1]);
-    __m256 c = _mm256_unpacklo_ps(terms[2], terms[3]), d = _mm256_unpackhi_ps(terms[2], terms[3]);
-    __m256 t[4];
-    t[0] = _mm256_shuffle_ps(a, c, 0x44);
-    t[1] = _mm256_shuffle_ps(a, c, 0xee);
-    t[2] = _mm256_shuffle_ps(b, d, 0x44);
-    t[3] = _mm256_shuffle_ps(b, d, 0xee);
-    UNROLL
-    for (size_t k = 0; k < 8; k++)
-        if (k < m)
-            r = _mm_add_ps(r, k < 4 ? _mm256_castps256_ps128(t[k & 3]) : _mm256_extractf128_ps(t[k & 3], 1));
-    return r;
+    return AVX2_ROWS * avx2_round_up(n_cols / 32, 8) * sizeof(float);
 }
 
-AVX2_INLINE __m128 block32_step_avx2(__m128 r, const uint8_t *const rows[4], size_t b, size_t m,
-                                     const struct block32_avx2_act *a, block32_avx2_terms *terms_of)
-{
-    __m256 terms[4];
-    UNROLL
-    for (size_t i = 0; i < 4; i++)
-        terms[i] = terms_of(rows[i], b, m, a);
-    return block32_add_terms_avx2(r, terms, m);
-}
-
-/* Four rows at a time, lanes of the running sums. */
-AVX2_INLINE void block32_decode_avx2(const struct product *p, block32_avx2_terms *terms_of)
+/* One row at a time, so that memory is one stream. The addends are stored and summed up with eight rows as lanes. */
+AVX2_INLINE void block32_decode_avx2(const struct product *p, size_t block_bytes, block32_avx2_terms *terms_of)
 {
     const struct block32_avx2_act a = block32_avx2_act_at(p->x, p->n_cols);
-    size_t n = p->n_cols / 32, whole = n / 8 * 8;
-    for (size_t row = p->row_begin; row < p->row_end; row += 4) {
-        const uint8_t *rows[4];
-        float y[4];
-        size_t n_rows = avx2_rows(p, row, 4, rows);
-        __m128 r = _mm_setzero_ps();
-        for (size_t b = 0; b < whole; b += 8)
-            r = block32_step_avx2(r, rows, b, 8, &a, terms_of);
-        if (whole < n)
-            r = block32_step_avx2(r, rows, whole, n - whole, &a, terms_of);
-        _mm_storeu_ps(y, r);
-        memcpy(p->y + row, y, n_rows * sizeof *y);
+    size_t n = p->n_cols / 32, whole = n / 8 * 8, stride = avx2_round_up(n, 8);
+    for (size_t row = p->row_begin; row < p->row_end; row += AVX2_ROWS) {
+        const uint8_t *rows[AVX2_ROWS];
+        size_t n_rows = avx2_rows(p, row, AVX2_ROWS, rows);
+        float *terms = p->scratch;
+        for (size_t i = 0; i < AVX2_ROWS; i++, terms += stride) {
+            for (size_t b = 0; b < whole; b += 8) {
+                avx2_prefetch(rows[i] + b * block_bytes, 8 * block_bytes);
+                _mm256_storeu_ps(terms + b, terms_of(rows[i] + b * block_bytes, b, 8, &a));
+            }
+            if (whole < n) {
+                __m256 last = terms_of(rows[i] + whole * block_bytes, whole, n - whole, &a);
+                _mm256_storeu_ps(terms + whole, avx2_first(last, n - whole));
+            }
+        }
+        __m256 sums = avx2_add_columns(_mm256_setzero_ps(), p->scratch, stride, stride);
+        avx2_store_rows(p->y + row, sums, n_rows);
     }
 }
 
@@ -174,10 +176,10 @@ AVX2_INLINE void block32_store_tile_avx2(__m256i w[8], int offset, struct block3
     avx2_transpose(w);
     UNROLL
     for (size_t k = 0; k < 8; k++) {
-        __m256i first = offset == 128 ? _mm256_and_si256(w[k], low) : w[k];
-        _mm256_store_si256((void *)t->w[0][k], first);
+        __m256i u8 = offset == 128 ? _mm256_xor_si256(w[k], _mm256_set1_epi8(-128)) : w[k];
+        _mm256_store_si256((void *)t->w[0][k], offset == 128 ? _mm256_and_si256(u8, low) : u8);
         if (offset == 128)
-            _mm256_store_si256((void *)t->w[1][k], _mm256_and_si256(_mm256_srli_epi16(w[k], 4), low));
+            _mm256_store_si256((void *)t->w[1][k], _mm256_and_si256(_mm256_srli_epi16(u8, 4), low));
     }
 }
 
@@ -195,39 +197,50 @@ AVX2_INLINE void block32_pack_avx2(const uint8_t *const rows[8], size_t n_blocks
             w[i] = load(at[i]);
         }
         block32_store_tile_avx2(w, offset, t);
-        _mm256_store_ps(t->d, d_of(at));
+        __m256i heads = avx2_heads(at);
+        _mm256_store_ps(t->d, d_of(heads));
         if (rule == BLOCK32_MINIMUM)
-            _mm256_store_ps(t->m, avx2_halves_second(at));
+            _mm256_store_ps(t->m, avx2_halves_second(heads));
     }
 }
 
-/* The block's sums of one plane for 4 tokens. 16-bit sums hold 8 products pairs of 4-bit integers, 4 of 5-bit ones. */
-AVX2_INLINE void block32_plane_avx2(const uint8_t w[8][32], const struct block32_avx2_panel *a, bool is_wide,
-                                    __m256i sums[AVX2_TOKENS])
+/* q + offset times activations: the block's integer sums of 8 rows and 4 tokens, offset included. 16-bit sums hold eight
+ * products pairs of 4-bit integers, four of 5-bit ones (is_wide). Two planes: both in one pass, so that an activation is
+ * broadcast once. */
+AVX2_INLINE void block32_sums_avx2(const struct block32_avx2_tile *tile, const struct block32_avx2_panel *a, bool is_wide,
+                                   int offset, __m256i sums[AVX2_TOKENS])
 {
-    const __m256i one = _mm256_set1_epi16(1);
-    __m256i words[AVX2_TOKENS];
-    UNROLL
-    for (size_t t = 0; t < AVX2_TOKENS; t++)
-        sums[t] = words[t] = _mm256_setzero_si256();
+    const __m256i one = _mm256_set1_epi16(1), sixteen = _mm256_set1_epi16(16);
+    __m256i low[AVX2_TOKENS], high[AVX2_TOKENS];
     UNROLL
     for (size_t k = 0; k < 8; k++) {
-        __m256i v = _mm256_load_si256((const void *)w[k]);
+        __m256i v = _mm256_load_si256((const void *)tile->w[0][k]), u = _mm256_load_si256((const void *)tile->w[1][k]);
         UNROLL
         for (size_t t = 0; t < AVX2_TOKENS; t++) {
-            words[t] = _mm256_add_epi16(words[t], _mm256_maddubs_epi16(v, avx2_broadcast32(a->q[t] + 4 * k)));
-            if (k == 7 || (is_wide && k == 3)) {
-                sums[t] = _mm256_add_epi32(sums[t], _mm256_madd_epi16(words[t], one));
-                words[t] = _mm256_setzero_si256();
+            __m256i x = avx2_broadcast32(a->q[t] + 4 * k), p = _mm256_maddubs_epi16(v, x);
+            low[t] = k == 0 || (is_wide && k == 4) ? p : avx2_running(_mm256_add_epi16(low[t], p));
+            if (offset == 128) {
+                p = _mm256_maddubs_epi16(u, x);
+                high[t] = k == 0 ? p : avx2_running(_mm256_add_epi16(high[t], p));
             }
+            if (is_wide && k == 3)
+                sums[t] = _mm256_madd_epi16(low[t], one);
         }
+    }
+    UNROLL
+    for (size_t t = 0; t < AVX2_TOKENS; t++) {
+        __m256i last = _mm256_madd_epi16(low[t], one);
+        sums[t] = is_wide ? _mm256_add_epi32(sums[t], last) : last;
+        if (offset == 128)
+            sums[t] = _mm256_add_epi32(sums[t], _mm256_madd_epi16(high[t], sixteen));
     }
 }
 
-AVX2_INLINE __m256i block32_sum_avx2(__m256i low, __m256i high, int offset, int32_t sum)
+/* Without the offset, a power of two or 0. */
+AVX2_INLINE __m256i block32_center_avx2(__m256i sums, int offset, const int32_t *sum)
 {
-    __m256i all = offset == 128 ? _mm256_add_epi32(low, _mm256_slli_epi32(high, 4)) : low;
-    return offset ? _mm256_sub_epi32(all, _mm256_mullo_epi32(_mm256_set1_epi32(sum), _mm256_set1_epi32(offset))) : all;
+    int shift = __builtin_ctz((unsigned)offset | 256);
+    return offset ? _mm256_sub_epi32(sums, _mm256_slli_epi32(avx2_broadcast32(sum), shift)) : sums;
 }
 
 AVX2_INLINE void block32_run_avx2(const struct avx2_job *job, enum block32_rule rule, int offset, bool is_wide)
@@ -239,13 +252,11 @@ AVX2_INLINE void block32_run_avx2(const struct avx2_job *job, enum block32_rule 
     for (size_t t = 0; t < AVX2_TOKENS; t++)
         r[t] = _mm256_setzero_ps();
     for (size_t b = 0; b < job->n_blocks; b++, tile++, a++) {
-        __m256i low[AVX2_TOKENS], high[AVX2_TOKENS];
-        block32_plane_avx2(tile->w[0], a, is_wide, low);
-        if (offset == 128)
-            block32_plane_avx2(tile->w[1], a, is_wide, high);
+        __m256i sums[AVX2_TOKENS];
+        block32_sums_avx2(tile, a, is_wide, offset, sums);
         UNROLL
         for (size_t t = 0; t < AVX2_TOKENS; t++) {
-            __m256i sum = block32_sum_avx2(low[t], offset == 128 ? high[t] : low[t], offset, a->sum[t]);
+            __m256i sum = block32_center_avx2(sums[t], offset, &a->sum[t]);
             __m256 term = block32_rule_avx2(rule, _mm256_cvtepi32_ps(sum), _mm256_load_ps(tile->d),
                                             _mm256_load_ps(tile->m), _mm256_set1_ps(a->d[t]), _mm256_set1_ps(a->s[t]));
             r[t] = _mm256_add_ps(r[t], term);
@@ -258,10 +269,15 @@ AVX2_INLINE void block32_run_avx2(const struct avx2_job *job, enum block32_rule 
 }
 
 /* Both kernels of a format, behind NAME_terms_avx2 and NAME_pack_avx2. */
-#define BLOCK32_KERNELS_AVX2(name, rule, offset, is_wide)                                       \
+#define BLOCK32_KERNELS_AVX2(name, bytes, rule, offset, is_wide)                                \
     AVX2 static void name##_decode_avx2(const struct product *p)                                \
     {                                                                                           \
-        block32_decode_avx2(p, name##_terms_avx2);                                              \
+        block32_decode_avx2(p, bytes, name##_terms_avx2);                                       \
+    }                                                                                           \
+    static size_t name##_decode_scratch_avx2(size_t n_cols, size_t n_tokens)                    \
+    {                                                                                           \
+        (void)n_tokens;                                                                         \
+        return block32_decode_scratch_avx2(n_cols);                                             \
     }                                                                                           \
     AVX2 static void name##_run_avx2(const struct avx2_job *job)                                \
     {                                                                                           \
@@ -278,18 +294,23 @@ AVX2_INLINE void block32_run_avx2(const struct avx2_job *job, enum block32_rule 
 
 /* The same for a format of plain blocks, behind NAME_load_avx2. */
 #define BLOCK32_AVX2(name, bytes, rule, offset, is_wide, scales)                                                    \
-    AVX2_INLINE __m256 name##_terms_avx2(const uint8_t *row, size_t b, size_t m, const struct block32_avx2_act *a)  \
+    AVX2_INLINE __m256 name##_terms_avx2(const uint8_t *x, size_t b, size_t m, const struct block32_avx2_act *a)    \
     {                                                                                                               \
-        return block32_terms_avx2(row, b, m, a, bytes, rule, offset, name##_load_avx2, scales);                     \
+        return block32_terms_avx2(x, b, m, a, bytes, rule, offset, name##_load_avx2, scales);                       \
     }                                                                                                               \
     AVX2 static void name##_pack_avx2(const uint8_t *const rows[8], size_t n_blocks, uint8_t *tile)                 \
     {                                                                                                               \
         block32_pack_avx2(rows, n_blocks, tile, bytes, rule, offset, name##_load_avx2, scales);                     \
     }                                                                                                               \
-    BLOCK32_KERNELS_AVX2(name, rule, offset, is_wide)
+    BLOCK32_KERNELS_AVX2(name, bytes, rule, offset, is_wide)
 
-#define BLOCK32_DECODE_AVX2(name, act) \
-    [TIER_AVX2] = {.layout = &layout_avx2_decode_##act, .run = name##_decode_avx2, .row_tile = 4},
+#define BLOCK32_DECODE_AVX2(name, act)                  \
+    [TIER_AVX2] = {                                     \
+        .layout = &layout_avx2_decode_##act,            \
+        .run = name##_decode_avx2,                      \
+        .row_tile = AVX2_ROWS,                          \
+        .scratch_bytes = name##_decode_scratch_avx2,    \
+    },
 #define BLOCK32_PREFILL_AVX2(name, act) AVX2_TILES_KERNEL(name, layout_avx2_panels_##act)
 
 #else

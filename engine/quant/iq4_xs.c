@@ -66,15 +66,14 @@ AVX2_INLINE __m256 iq4_xs_scales_avx2(const struct block_iq4_xs *b)
     return _mm256_cvtepi32_ps(_mm256_sub_epi32(_mm256_or_si256(low, high), _mm256_set1_epi32(32)));
 }
 
-AVX2_INLINE __m256 iq4_xs_terms_avx2(const uint8_t *row, size_t b, size_t m, const struct block32_avx2_act *a)
+AVX2_INLINE __m256 iq4_xs_terms_avx2(const uint8_t *x, size_t b, size_t m, const struct block32_avx2_act *a)
 {
     (void)m;
-    const struct block_iq4_xs *w = (const struct block_iq4_xs *)row + b / 8;
+    const struct block_iq4_xs *w = (const void *)x;
     __m256i sums[8];
     UNROLL
     for (size_t k = 0; k < 8; k++)
-        sums[k] = avx2_dot_s8(_mm256_xor_si256(iq4_xs_load_avx2(w, k), _mm256_set1_epi8(-128)),
-                              avx2_load(a->q + (b + k) * 32));
+        sums[k] = avx2_dot_s8(iq4_xs_load_avx2(w, k), avx2_load(a->q + (b + k) * 32));
     return block32_rule_avx2(BLOCK32_SCALED, _mm256_cvtepi32_ps(avx2_add_across(sums)),
                              _mm256_set1_ps(f16_to_float(load_u16(w->d))), iq4_xs_scales_avx2(w),
                              _mm256_loadu_ps(a->d + b), _mm256_setzero_ps());
@@ -101,7 +100,7 @@ AVX2 static void iq4_xs_pack_avx2(const uint8_t *const rows[8], size_t n_blocks,
     }
 }
 
-BLOCK32_KERNELS_AVX2(iq4_xs, BLOCK32_SCALED, 128, false)
+BLOCK32_KERNELS_AVX2(iq4_xs, sizeof(struct block_iq4_xs) / 8, BLOCK32_SCALED, 128, false)
 #endif
 
 #if defined(__x86_64__)

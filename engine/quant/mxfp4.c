@@ -38,10 +38,14 @@ static float mxfp4_dot(const void *row, const void *act, size_t n)
 SCALAR_KERNEL(mxfp4, ACT_Q8_0)
 
 #if defined(__x86_64__)
-AVX2_INLINE __m256 mxfp4_scales_avx2(const uint8_t *const at[8])
+/* half_scale of the lowest byte of every dword. */
+AVX2_INLINE __m256 mxfp4_scales_avx2(__m256i heads)
 {
-    return _mm256_setr_ps(half_scale(at[0][0]), half_scale(at[1][0]), half_scale(at[2][0]), half_scale(at[3][0]),
-                          half_scale(at[4][0]), half_scale(at[5][0]), half_scale(at[6][0]), half_scale(at[7][0]));
+    __m256i e = _mm256_and_si256(heads, _mm256_set1_epi32(255));
+    __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
+    __m256i subnormal = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
+    __m256i is_small = _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e);
+    return _mm256_castsi256_ps(_mm256_blendv_epi8(normal, subnormal, is_small));
 }
 
 AVX2_INLINE __m256i mxfp4_load_avx2(const uint8_t *block)

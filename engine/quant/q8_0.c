@@ -32,7 +32,7 @@ SCALAR_KERNEL(q8_0, ACT_Q8_0)
 #if defined(__x86_64__)
 AVX2_INLINE __m256i q8_0_load_avx2(const uint8_t *block)
 {
-    return _mm256_xor_si256(avx2_load(block + offsetof(struct block_q8_0, q)), _mm256_set1_epi8(-128));
+    return avx2_load(block + offsetof(struct block_q8_0, q));
 }
 
 BLOCK32_AVX2(q8_0, sizeof(struct block_q8_0), BLOCK32_PRODUCT, 128, false, avx2_halves_first)

@@ -160,8 +160,10 @@ AVX2_INLINE void superblock_decode_avx2(const struct product *p, size_t block_by
         const uint8_t *x = (const uint8_t *)p->weights + row * p->row_bytes;
         float r = 0, lane[8];
         __m256 lanes = _mm256_setzero_ps();
-        for (size_t b = 0; b < p->n_cols / 256; b++, x += block_bytes)
+        for (size_t b = 0; b < p->n_cols / 256; b++, x += block_bytes) {
+            avx2_prefetch(x, block_bytes);
             lanes = superblock_step_avx2(x, a + b, lanes, &r, d_offset, rule, offset, load);
+        }
         _mm256_storeu_ps(lane, lanes);
         if (rule == SUPERBLOCK_LANES || rule == SUPERBLOCK_LANES_MIN)
             for (size_t l = 0; l < 8; l++)

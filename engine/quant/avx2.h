@@ -74,6 +74,16 @@ AVX2_INLINE __m256i avx2_running(__m256i v)
     return v;
 }
 
+/* Bit i of 32 -> all bits of byte i. */
+AVX2_INLINE __m256i avx2_bit_mask(uint32_t bits)
+{
+    const __m256i spread = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3,
+                                            3, 3, 3, 3, 3, 3);
+    const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201);
+    __m256i bytes = _mm256_shuffle_epi8(_mm256_set1_epi32((int)bits), spread);
+    return _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit);
+}
+
 /* Four u8 x s8 products added up per dword; pairs of products must fit 16 bits. */
 AVX2_INLINE __m256i avx2_dot_u8(__m256i u8, __m256i s8)
 {
@@ -84,21 +94,6 @@ AVX2_INLINE __m256i avx2_dot_u8(__m256i u8, __m256i s8)
 AVX2_INLINE __m256i avx2_dot_s8(__m256i w, __m256i a)
 {
     return avx2_dot_u8(_mm256_abs_epi8(w), _mm256_sign_epi8(a, w));
-}
-
-/* F16 values at `offset` of eight blocks. */
-AVX2_INLINE __m256 avx2_halves(const uint8_t *const at[8], size_t offset)
-{
-    __m128i h = _mm_setzero_si128();
-    h = _mm_insert_epi16(h, load_u16(at[0] + offset), 0);
-    h = _mm_insert_epi16(h, load_u16(at[1] + offset), 1);
-    h = _mm_insert_epi16(h, load_u16(at[2] + offset), 2);
-    h = _mm_insert_epi16(h, load_u16(at[3] + offset), 3);
-    h = _mm_insert_epi16(h, load_u16(at[4] + offset), 4);
-    h = _mm_insert_epi16(h, load_u16(at[5] + offset), 5);
-    h = _mm_insert_epi16(h, load_u16(at[6] + offset), 6);
-    h = _mm_insert_epi16(h, load_u16(at[7] + offset), 7);
-    return _mm256_cvtph_ps(h);
 }
 
 /* v[i] = dwords of row i -> v[k] = dword k of every row. */

@@ -61,6 +61,13 @@ static size_t panels_bytes(size_t n_cols, size_t n_tokens)
     return avx2_round_up(n_tokens, AVX2_TOKENS) / AVX2_TOKENS * (n_cols / 32) * sizeof(struct block32_avx2_panel);
 }
 
+/* Sum of 16 integers. */
+AVX2 static int32_t sum_of_16(const int8_t *q)
+{
+    __m128i pairs = _mm_maddubs_epi16(_mm_set1_epi8(1), avx2_load128(q));
+    return avx2_total(_mm256_zextsi128_si256(_mm_madd_epi16(pairs, _mm_set1_epi16(1))));
+}
+
 /* Column `token` of a panel; x == NULL: a token behind the last, zeros. */
 static void panel_token(const float *x, size_t n_blocks, size_t token, struct block32_avx2_panel *panel,
                         encode_blocks *encode)
@@ -71,6 +78,7 @@ static void panel_token(const float *x, size_t n_blocks, size_t token, struct bl
             encode(x + 32 * b, n_blocks - b < 8 ? n_blocks - b : 8, e);
         memcpy(panel[b].q[token], e[b % 8].q, 32);
         panel[b].sum[token] = e[b % 8].sum;
+        panel[b].first[token] = sum_of_16(e[b % 8].q);
         panel[b].d[token] = e[b % 8].d;
         panel[b].s[token] = e[b % 8].s;
     }

@@ -59,11 +59,7 @@ AVX2_INLINE __m256i avx2_nibbles(const uint8_t *p)
 /* 32 bits -> 16 in every byte whose bit is set. */
 AVX2_INLINE __m256i avx2_high_bits(const uint8_t *p)
 {
-    const __m256i spread = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3,
-                                            3, 3, 3, 3, 3, 3);
-    const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201);
-    __m256i bytes = _mm256_and_si256(_mm256_shuffle_epi8(avx2_broadcast32(p), spread), bit);
-    return _mm256_and_si256(_mm256_cmpeq_epi8(bytes, bit), _mm256_set1_epi8(16));
+    return _mm256_and_si256(avx2_bit_mask(load_u32(p)), _mm256_set1_epi8(16));
 }
 
 /* Nibble -> table entry. */
@@ -103,7 +99,11 @@ static inline struct block32_avx2_act block32_avx2_act_at(const void *x, size_t 
     };
 }
 
-/* Addends of the m <= 8 blocks at x, the first of which is block b of the row. */
+/* Blocks that give eight addends. */
+#define BLOCK32_STEP_AVX2(rule) ((rule) == BLOCK32_HALVES ? (size_t)4 : (size_t)8)
+
+/* Addends of the m blocks at x, at most a step, the first of which is block b of the row. Where several blocks give one,
+ * zeros stand for the others: their addition leaves no trace. */
 typedef __m256 block32_avx2_terms(const uint8_t *x, size_t b, size_t m, const struct block32_avx2_act *a);
 
 AVX2_INLINE __m256 block32_terms_avx2(const uint8_t *x, size_t b, size_t m, const struct block32_avx2_act *a,
@@ -126,28 +126,31 @@ AVX2_INLINE __m256 block32_terms_avx2(const uint8_t *x, size_t b, size_t m, cons
                              _mm256_loadu_ps(a->s + b));
 }
 
-static inline size_t block32_decode_scratch_avx2(size_t n_cols)
+static inline size_t block32_decode_scratch_avx2(size_t n_cols, size_t step)
 {
-    return AVX2_ROWS * avx2_round_up(n_cols / 32, 8) * sizeof(float);
+    return AVX2_ROWS * (avx2_round_up(n_cols / 32, step) * 8 / step) * sizeof(float);
 }
 
-/* One row at a time, so that memory is one stream. The addends are stored and summed up with eight rows as lanes. */
-AVX2_INLINE void block32_decode_avx2(const struct product *p, size_t block_bytes, block32_avx2_terms *terms_of)
+/* One row at a time, so that memory is one stream. The addends, eight for `step` blocks, are stored and summed up with
+ * eight rows as lanes. */
+AVX2_INLINE void block32_decode_avx2(const struct product *p, size_t step_bytes, size_t step,
+                                     block32_avx2_terms *terms_of)
 {
     const struct block32_avx2_act a = block32_avx2_act_at(p->x, p->n_cols);
-    size_t n = p->n_cols / 32, whole = n / 8 * 8, stride = avx2_round_up(n, 8);
+    size_t n = p->n_cols / 32, whole = n / step * step, stride = avx2_round_up(n, step) * 8 / step;
     for (size_t row = p->row_begin; row < p->row_end; row += AVX2_ROWS) {
         const uint8_t *rows[AVX2_ROWS];
         size_t n_rows = avx2_rows(p, row, AVX2_ROWS, rows);
         float *terms = p->scratch;
         for (size_t i = 0; i < AVX2_ROWS; i++, terms += stride) {
-            for (size_t b = 0; b < whole; b += 8) {
-                avx2_prefetch(rows[i] + b * block_bytes, 8 * block_bytes);
-                _mm256_storeu_ps(terms + b, terms_of(rows[i] + b * block_bytes, b, 8, &a));
+            for (size_t b = 0; b < whole; b += step) {
+                const uint8_t *x = rows[i] + b / step * step_bytes;
+                avx2_prefetch(x, step_bytes);
+                _mm256_storeu_ps(terms + b * 8 / step, terms_of(x, b, step, &a));
             }
             if (whole < n) {
-                __m256 last = terms_of(rows[i] + whole * block_bytes, whole, n - whole, &a);
-                _mm256_storeu_ps(terms + whole, avx2_first(last, n - whole));
+                __m256 last = terms_of(rows[i] + whole / step * step_bytes, whole, n - whole, &a);
+                _mm256_storeu_ps(terms + whole * 8 / step, avx2_first(last, (n - whole) * 8 / step));
             }
         }
         __m256 sums = avx2_add_columns(_mm256_setzero_ps(), p->scratch, stride, stride);
@@ -158,7 +161,7 @@ AVX2_INLINE void block32_decode_avx2(const struct product *p, size_t block_bytes
 /* ---- many tokens ---- */
 
 /* One block of 8 rows: bytes 4k .. 4k + 3 of every row together, as q + offset; with offset 128 in two planes of nibbles,
- * low ones first. m: minima, or integer scales. */
+ * low ones first. m: minima, integer scales, or scales of the second 16. */
 struct block32_avx2_tile {
     uint8_t w[2][8][32];
     float d[8], m[8];
@@ -166,7 +169,7 @@ struct block32_avx2_tile {
 
 struct block32_avx2_panel {
     int8_t q[AVX2_TOKENS][32];
-    int32_t sum[AVX2_TOKENS];
+    int32_t sum[AVX2_TOKENS], first[AVX2_TOKENS]; /* of the integers: all, the first 16 */
     float d[AVX2_TOKENS], s[AVX2_TOKENS];
 } ALIGNED;
 
@@ -205,10 +208,10 @@ AVX2_INLINE void block32_pack_avx2(const uint8_t *const rows[8], size_t n_blocks
 }
 
 /* q + offset times activations: the block's integer sums of 8 rows and 4 tokens, offset included. 16-bit sums hold eight
- * products pairs of 4-bit integers, four of 5-bit ones (is_wide). Two planes: both in one pass, so that an activation is
- * broadcast once. */
+ * products pairs of 4-bit integers, four of 5-bit ones (is_wide); then `first` receives the sums of the first 16. Two
+ * planes: both in one pass, so that an activation is broadcast once. */
 AVX2_INLINE void block32_sums_avx2(const struct block32_avx2_tile *tile, const struct block32_avx2_panel *a, bool is_wide,
-                                   int offset, __m256i sums[AVX2_TOKENS])
+                                   int offset, __m256i first[AVX2_TOKENS], __m256i sums[AVX2_TOKENS])
 {
     const __m256i one = _mm256_set1_epi16(1), sixteen = _mm256_set1_epi16(16);
     __m256i low[AVX2_TOKENS], high[AVX2_TOKENS];
@@ -224,13 +227,14 @@ AVX2_INLINE void block32_sums_avx2(const struct block32_avx2_tile *tile, const s
                 high[t] = k == 0 ? p : avx2_running(_mm256_add_epi16(high[t], p));
             }
             if (is_wide && k == 3)
-                sums[t] = _mm256_madd_epi16(low[t], one);
+                first[t] = _mm256_madd_epi16(low[t], one);
         }
     }
     UNROLL
     for (size_t t = 0; t < AVX2_TOKENS; t++) {
-        __m256i last = _mm256_madd_epi16(low[t], one);
-        sums[t] = is_wide ? _mm256_add_epi32(sums[t], last) : last;
+        sums[t] = _mm256_madd_epi16(low[t], one);
+        if (is_wide)
+            sums[t] = _mm256_add_epi32(sums[t], first[t]);
         if (offset == 128)
             sums[t] = _mm256_add_epi32(sums[t], _mm256_madd_epi16(high[t], sixteen));
     }
@@ -243,23 +247,46 @@ AVX2_INLINE __m256i block32_center_avx2(__m256i sums, int offset, const int32_t 
     return offset ? _mm256_sub_epi32(sums, _mm256_slli_epi32(avx2_broadcast32(sum), shift)) : sums;
 }
 
-AVX2_INLINE void block32_run_avx2(const struct avx2_job *job, enum block32_rule rule, int offset, bool is_wide)
+/* r, or what is multiplied by D later, after block b. */
+AVX2_INLINE __m256 block32_tile_step_avx2(__m256 r, const struct block32_avx2_tile *tile, const struct block32_avx2_panel *a,
+                                          size_t t, enum block32_rule rule, __m256i first, __m256i sum)
+{
+    __m256 d = _mm256_load_ps(tile->d), m = _mm256_load_ps(tile->m), dx = _mm256_set1_ps(a->d[t]);
+    if (rule == BLOCK32_NESTED)
+        return _mm256_add_ps(r, _mm256_mul_ps(dx, _mm256_cvtepi32_ps(sum)));
+    if (rule == BLOCK32_HALVES) {
+        r = _mm256_add_ps(r, _mm256_mul_ps(_mm256_mul_ps(d, dx), _mm256_cvtepi32_ps(first)));
+        sum = _mm256_sub_epi32(sum, first);
+        return _mm256_add_ps(r, _mm256_mul_ps(_mm256_mul_ps(m, dx), _mm256_cvtepi32_ps(sum)));
+    }
+    return _mm256_add_ps(r, block32_rule_avx2(rule, _mm256_cvtepi32_ps(sum), d, m, dx, _mm256_set1_ps(a->s[t])));
+}
+
+AVX2_INLINE void block32_run_avx2(const struct avx2_job *job, enum block32_rule rule, size_t together, int offset,
+                                  bool is_wide)
 {
     const struct block32_avx2_tile *tile = (const void *)job->tile;
     const struct block32_avx2_panel *a = (const void *)job->panel;
-    __m256 r[AVX2_TOKENS];
+    __m256 r[AVX2_TOKENS], part[AVX2_TOKENS];
     UNROLL
     for (size_t t = 0; t < AVX2_TOKENS; t++)
-        r[t] = _mm256_setzero_ps();
+        r[t] = part[t] = _mm256_setzero_ps();
     for (size_t b = 0; b < job->n_blocks; b++, tile++, a++) {
-        __m256i sums[AVX2_TOKENS];
-        block32_sums_avx2(tile, a, is_wide, offset, sums);
+        __m256i first[AVX2_TOKENS], sums[AVX2_TOKENS];
+        block32_sums_avx2(tile, a, is_wide, offset, first, sums);
         UNROLL
         for (size_t t = 0; t < AVX2_TOKENS; t++) {
             __m256i sum = block32_center_avx2(sums[t], offset, &a->sum[t]);
-            __m256 term = block32_rule_avx2(rule, _mm256_cvtepi32_ps(sum), _mm256_load_ps(tile->d),
-                                            _mm256_load_ps(tile->m), _mm256_set1_ps(a->d[t]), _mm256_set1_ps(a->s[t]));
-            r[t] = _mm256_add_ps(r[t], term);
+            __m256i half = rule == BLOCK32_HALVES ? block32_center_avx2(first[t], offset, &a->first[t]) : sum;
+            if (together == 1) {
+                r[t] = block32_tile_step_avx2(r[t], tile, a, t, rule, half, sum);
+                continue;
+            }
+            part[t] = block32_tile_step_avx2(part[t], tile, a, t, rule, half, sum);
+            if (b % together == together - 1) {
+                r[t] = _mm256_add_ps(r[t], _mm256_mul_ps(_mm256_load_ps(tile->d), part[t]));
+                part[t] = _mm256_setzero_ps();
+            }
         }
     }
     UNROLL
@@ -268,20 +295,81 @@ AVX2_INLINE void block32_run_avx2(const struct avx2_job *job, enum block32_rule 
             avx2_store_rows(job->y + t * job->y_stride, r[t], job->n_rows);
 }
 
-/* Both kernels of a format, behind NAME_terms_avx2 and NAME_pack_avx2. */
-#define BLOCK32_KERNELS_AVX2(name, bytes, rule, offset, is_wide)                                \
+/* One D for `together` blocks of 32: their terms as above, of the first of them. Lanes are blocks. */
+AVX2_INLINE __m256 block32_join_avx2(__m256 terms, __m256 d, size_t together)
+{
+    __m256 sum = _mm256_add_ps(_mm256_setzero_ps(), terms);
+    sum = _mm256_add_ps(sum, _mm256_permute_ps(terms, 0xb1));
+    if (together == 4) {
+        sum = _mm256_add_ps(sum, _mm256_permute_ps(terms, 0x02));
+        sum = _mm256_add_ps(sum, _mm256_permute_ps(terms, 0x03));
+    }
+    const __m256 zero = _mm256_setzero_ps(), scaled = _mm256_mul_ps(d, sum);
+    return together == 4 ? _mm256_blend_ps(zero, scaled, 0x11) : _mm256_blend_ps(zero, scaled, 0x55);
+}
+
+/* Two-bit or one-bit formats of such blocks, q + 1 as u8: 32 weights of block `part`, of the D in front of them. */
+typedef __m256i avx2_load_part(const uint8_t *block, size_t part);
+
+AVX2_INLINE __m256 block32_terms_nested_avx2(const uint8_t *x, size_t b, size_t m, const struct block32_avx2_act *a,
+                                             size_t block_bytes, size_t together, avx2_load_part *load)
+{
+    __m256i sums[8];
+    float d[8];
+    UNROLL
+    for (size_t k = 0; k < 8; k++) {
+        const uint8_t *block = x + (k < m ? k : m - 1) / together * block_bytes;
+        sums[k] = avx2_dot_u8(load(block, k % together), avx2_load(a->q + (b + k) * 32));
+        d[k] = f16_to_float(load_u16(block));
+    }
+    __m256i sum = _mm256_sub_epi32(avx2_add_across(sums), avx2_load(a->sums + b));
+    return block32_join_avx2(_mm256_mul_ps(_mm256_loadu_ps(a->d + b), _mm256_cvtepi32_ps(sum)), _mm256_loadu_ps(d),
+                             together);
+}
+
+AVX2_INLINE void block32_pack_nested_avx2(const uint8_t *const rows[8], size_t n_blocks, uint8_t *tile,
+                                          size_t block_bytes, size_t together, avx2_load_part *load)
+{
+    struct block32_avx2_tile *t = (void *)tile;
+    for (size_t b = 0; b < n_blocks; b++, t++) {
+        __m256i w[8];
+        UNROLL
+        for (size_t i = 0; i < 8; i++) {
+            const uint8_t *block = rows[i] + b / together * block_bytes;
+            w[i] = load(block, b % together);
+            t->d[i] = f16_to_float(load_u16(block));
+        }
+        block32_store_tile_avx2(w, 1, t);
+    }
+}
+
+/* Both kernels of a format of such blocks, behind NAME_load_avx2. */
+#define BLOCK32_NESTED_AVX2(name, bytes, together)                                                                  \
+    AVX2_INLINE __m256 name##_terms_avx2(const uint8_t *x, size_t b, size_t m, const struct block32_avx2_act *a)    \
+    {                                                                                                               \
+        return block32_terms_nested_avx2(x, b, m, a, bytes, together, name##_load_avx2);                            \
+    }                                                                                                               \
+    AVX2 static void name##_pack_avx2(const uint8_t *const rows[8], size_t n_blocks, uint8_t *tile)                 \
+    {                                                                                                               \
+        block32_pack_nested_avx2(rows, n_blocks, tile, bytes, together, name##_load_avx2);                          \
+    }                                                                                                               \
+    BLOCK32_KERNELS_AVX2(name, 8 / (together) * (bytes), BLOCK32_NESTED, together, 1, false)
+
+/* Both kernels of a format, behind NAME_terms_avx2 and NAME_pack_avx2; step_bytes: of BLOCK32_STEP_AVX2 blocks;
+ * together: blocks of 32 under one D. */
+#define BLOCK32_KERNELS_AVX2(name, step_bytes, rule, together, offset, is_wide)                 \
     AVX2 static void name##_decode_avx2(const struct product *p)                                \
     {                                                                                           \
-        block32_decode_avx2(p, bytes, name##_terms_avx2);                                       \
+        block32_decode_avx2(p, step_bytes, BLOCK32_STEP_AVX2(rule), name##_terms_avx2);         \
     }                                                                                           \
     static size_t name##_decode_scratch_avx2(size_t n_cols, size_t n_tokens)                    \
     {                                                                                           \
         (void)n_tokens;                                                                         \
-        return block32_decode_scratch_avx2(n_cols);                                             \
+        return block32_decode_scratch_avx2(n_cols, BLOCK32_STEP_AVX2(rule));                    \
     }                                                                                           \
     AVX2 static void name##_run_avx2(const struct avx2_job *job)                                \
     {                                                                                           \
-        block32_run_avx2(job, rule, offset, is_wide);                                           \
+        block32_run_avx2(job, rule, together, offset, is_wide);                                 \
     }                                                                                           \
     static const struct avx2_family name##_family_avx2 = {                                      \
         .block_elements = 32,                                                                   \
@@ -302,7 +390,7 @@ AVX2_INLINE void block32_run_avx2(const struct avx2_job *job, enum block32_rule 
     {                                                                                                               \
         block32_pack_avx2(rows, n_blocks, tile, bytes, rule, offset, name##_load_avx2, scales);                     \
     }                                                                                                               \
-    BLOCK32_KERNELS_AVX2(name, bytes, rule, offset, is_wide)
+    BLOCK32_KERNELS_AVX2(name, 8 * (bytes), rule, 1, offset, is_wide)
 
 #define BLOCK32_DECODE_AVX2(name, act)                  \
     [TIER_AVX2] = {                                     \

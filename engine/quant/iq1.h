@@ -25,6 +25,21 @@ QUANT_INLINE void iq1_dequantize(const void *row, float *out, size_t n, size_t b
     }
 }
 
+#if defined(__aarch64__)
+/* As a super-block in eighths, 8 * q + delta. A + A1 / 8 has less than 24 bits: the same bits in one piece. */
+QUANT_INLINE void iq1_unpack_eighths(const void *block, struct superblock *out,
+                                     void (*unpack)(const void *, struct iq1_block *))
+{
+    struct iq1_block w;
+    unpack(block, &w);
+    out->d = w.d;
+    for (int j = 0; j < 16; j++)
+        out->scale[j] = w.scale[2 * j];
+    for (int i = 0; i < 256; i++)
+        out->q[i] = (int8_t)(8 * w.q[i] + w.delta[i / 8]);
+}
+#endif
+
 /* R += (D * dx) * (A + A1 / 8), A over the grid entries, A1 over the shifts. */
 QUANT_INLINE float iq1_dot(const void *row, const void *act, size_t n, size_t block_bytes,
                            void (*unpack)(const void *, struct iq1_block *))

@@ -1,6 +1,8 @@
 /* IQ1_M: per 8 weights an 11-bit grid index and the direction of the shift; per 16 a 3-bit scale; an F16 scale that is
  * spread over the upper nibbles of the scale words. */
 #include "engine/quant/iq1.h"
+#include "engine/quant/neon.h"
+#include "engine/quant/superblock_avx2.h"
 
 struct block_iq1_m {
     uint8_t index[32];
@@ -9,13 +11,19 @@ struct block_iq1_m {
 };
 _Static_assert(sizeof(struct block_iq1_m) == 56, "IQ1_M block");
 
-static void iq1_m_unpack(const void *block, struct iq1_block *out)
+/* The F16 scale. */
+static uint16_t iq1_m_scale(const struct block_iq1_m *b)
 {
-    const struct block_iq1_m *b = block;
     unsigned d = 0;
     for (int k = 0; k < 4; k++)
         d |= (unsigned)(load_u16(b->scales[k]) >> 12) << 4 * k;
-    out->d = f16_to_float((uint16_t)d);
+    return (uint16_t)d;
+}
+
+static void iq1_m_unpack(const void *block, struct iq1_block *out)
+{
+    const struct block_iq1_m *b = block;
+    out->d = f16_to_float(iq1_m_scale(b));
     for (int g = 0; g < 32; g++) {
         int high = b->high[g / 2] >> 4 * (g % 2) & 15, pair = g / 2;
         out->scale[g] = (int8_t)(2 * (load_u16(b->scales[pair / 4]) >> 3 * (pair % 4) & 7) + 1);
@@ -35,6 +43,32 @@ static float iq1_m_dot(const void *row, const void *act, size_t n)
 }
 
 SCALAR_KERNEL(iq1_m, ACT_Q8_K)
+
+#if defined(__x86_64__)
+AVX2_INLINE void iq1_m_load_avx2(const uint8_t *block, struct superblock_avx2 *out)
+{
+    const struct block_iq1_m *b = (const void *)block;
+    uint16_t scale[16], d = iq1_m_scale(b);
+    UNROLL
+    for (size_t j = 0; j < 8; j++) {
+        const uint8_t *i = b->index + 4 * j;
+        unsigned high = load_u16(b->high + 2 * j), scales = (unsigned)load_u16(b->scales[j / 2]) >> 6 * (j % 2);
+        __m256i entries = avx2_entries_8(grid_iq1[i[0] | (high << 8 & 0x700)], grid_iq1[i[1] | (high << 4 & 0x700)],
+                                         grid_iq1[i[2] | (high & 0x700)], grid_iq1[i[3] | (high >> 4 & 0x700)]);
+        /* bits 3, 7, 11, 15 over bytes 0..7, 8..15, .. */
+        __m256i bit = _mm256_setr_epi64x(0x0008000800080008, 0x0080008000800080, 0x0800080008000800,
+                                         (long long)0x8000800080008000);
+        __m256i is_down = _mm256_cmpeq_epi16(_mm256_and_si256(_mm256_set1_epi16((short)high), bit), bit);
+        out->q[j] = avx2_eighths(entries, is_down);
+        scale[2 * j] = (uint16_t)(2 * (scales & 7) + 1);
+        scale[2 * j + 1] = (uint16_t)(2 * (scales >> 3 & 7) + 1);
+    }
+    out->scale = avx2_load(scale);
+    avx2_scales((const uint8_t *)&d, out);
+}
+
+SUPERBLOCK_AVX2(iq1_m, sizeof(struct block_iq1_m), SUPERBLOCK_SUM, AVX2_GRID_OFFSET, 0.125f, 1)
+#endif
 
 #if defined(__x86_64__)
 AVX512_INLINE void iq1_m_load_avx512(const uint8_t *x, struct iq1_avx512 *out)
@@ -62,6 +96,15 @@ AVX512_INLINE void iq1_m_load_avx512(const uint8_t *x, struct iq1_avx512 *out)
 IQ1_AVX512(iq1_m, sizeof(struct block_iq1_m))
 #endif
 
+#if defined(__aarch64__)
+NEON_INLINE void iq1_m_unpack_neon(const void *block, struct superblock *out)
+{
+    iq1_unpack_eighths(block, out, iq1_m_unpack);
+}
+
+SUPERBLOCK_KERNEL_NEON(iq1_m, sizeof(struct block_iq1_m), SUPERBLOCK_SUM, 0.125f, 1, iq1_m_unpack_neon)
+#endif
+
 const struct format format_iq1_m = {
     .id = 29,
     .name = "IQ1_M",
@@ -70,6 +113,12 @@ const struct format format_iq1_m = {
     .activation = ACT_Q8_K,
     .dequantize = iq1_m_dequantize,
     .dot = iq1_m_dot,
-    .decode = {[TIER_SCALAR] = SCALAR(iq1_m, ACT_Q8_K), SUPERBLOCK_DECODE_AVX512(iq1_m)},
-    .prefill = {[TIER_SCALAR] = SCALAR(iq1_m, ACT_Q8_K), SUPERBLOCK_PREFILL_AVX512(iq1_m)},
+    .decode = {[TIER_SCALAR] = SCALAR(iq1_m, ACT_Q8_K),
+               SUPERBLOCK_DECODE_AVX2(iq1_m)
+               SUPERBLOCK_DECODE_AVX512(iq1_m)
+               NEON_SLOT(iq1_m, ACT_Q8_K)},
+    .prefill = {[TIER_SCALAR] = SCALAR(iq1_m, ACT_Q8_K),
+                SUPERBLOCK_PREFILL_AVX2(iq1_m)
+                SUPERBLOCK_PREFILL_AVX512(iq1_m)
+                NEON_SLOT(iq1_m, ACT_Q8_K)},
 };

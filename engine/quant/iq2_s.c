@@ -38,7 +38,22 @@ static float iq2_s_dot(const void *row, const void *act, size_t n)
 SCALAR_KERNEL(iq2_s, ACT_Q8_K)
 
 #if defined(__x86_64__)
-SUPERBLOCK_SCALAR_AVX2(iq2_s, sizeof(struct block_iq2_s), 0, 0.125f)
+AVX2_INLINE void iq2_s_load_avx2(const uint8_t *block, struct superblock_avx2 *out)
+{
+    const struct block_iq2_s *b = (const void *)block;
+    UNROLL
+    for (size_t j = 0; j < 8; j++) {
+        const uint8_t *i = b->index + 4 * j;
+        unsigned high = (unsigned)b->index_high[j] << 8;
+        __m256i entries = avx2_entries_8(grid_iq2_s[i[0] | (high & 0x300)], grid_iq2_s[i[1] | (high >> 2 & 0x300)],
+                                         grid_iq2_s[i[2] | (high >> 4 & 0x300)], grid_iq2_s[i[3] | (high >> 6 & 0x300)]);
+        out->q[j] = avx2_grid_signed(entries, load_u32(b->signs + 4 * j));
+    }
+    out->scale = avx2_odd_scales(b->scales);
+    avx2_scales(b->d, out);
+}
+
+SUPERBLOCK_AVX2(iq2_s, sizeof(struct block_iq2_s), SUPERBLOCK_SUM, AVX2_GRID_OFFSET, 1, 0.125f)
 #endif
 
 #if defined(__x86_64__)
@@ -61,7 +76,7 @@ SUPERBLOCK_SIGNED_AVX512(iq2_s, sizeof(struct block_iq2_s), 0.125f)
 #endif
 
 #if defined(__aarch64__)
-SUPERBLOCK_KERNEL_NEON(iq2_s, sizeof(struct block_iq2_s), SUPERBLOCK_SUM, 0.125f, iq2_s_unpack)
+SUPERBLOCK_KERNEL_NEON(iq2_s, sizeof(struct block_iq2_s), SUPERBLOCK_SUM, 1, 0.125f, iq2_s_unpack)
 #endif
 
 const struct format format_iq2_s = {

@@ -36,7 +36,23 @@ static float iq2_xs_dot(const void *row, const void *act, size_t n)
 SCALAR_KERNEL(iq2_xs, ACT_Q8_K)
 
 #if defined(__x86_64__)
-SUPERBLOCK_SCALAR_AVX2(iq2_xs, sizeof(struct block_iq2_xs), 0, 0.125f)
+AVX2_INLINE void iq2_xs_load_avx2(const uint8_t *block, struct superblock_avx2 *out)
+{
+    const struct block_iq2_xs *b = (const void *)block;
+    UNROLL
+    for (size_t j = 0; j < 8; j++) {
+        uint64_t words = load_u64(b->index_signs[4 * j]);
+        __m256i entries = avx2_entries_8(grid_iq2_xs[words & 511], grid_iq2_xs[words >> 16 & 511],
+                                         grid_iq2_xs[words >> 32 & 511], grid_iq2_xs[words >> 48 & 511]);
+        uint64_t signs = words >> 9 & 0x007f007f007f007f; /* a byte of every word: close the gaps */
+        signs = (signs | signs >> 8) & 0x0000ffff0000ffff;
+        out->q[j] = avx2_grid_signed(entries, avx2_add_parity((uint32_t)(signs | signs >> 16)));
+    }
+    out->scale = avx2_odd_scales(b->scales);
+    avx2_scales(b->d, out);
+}
+
+SUPERBLOCK_AVX2(iq2_xs, sizeof(struct block_iq2_xs), SUPERBLOCK_SUM, AVX2_GRID_OFFSET, 1, 0.125f)
 #endif
 
 #if defined(__x86_64__)
@@ -59,7 +75,7 @@ SUPERBLOCK_SIGNED_AVX512(iq2_xs, sizeof(struct block_iq2_xs), 0.125f)
 #endif
 
 #if defined(__aarch64__)
-SUPERBLOCK_KERNEL_NEON(iq2_xs, sizeof(struct block_iq2_xs), SUPERBLOCK_SUM, 0.125f, iq2_xs_unpack)
+SUPERBLOCK_KERNEL_NEON(iq2_xs, sizeof(struct block_iq2_xs), SUPERBLOCK_SUM, 1, 0.125f, iq2_xs_unpack)
 #endif
 
 const struct format format_iq2_xs = {

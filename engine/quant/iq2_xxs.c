@@ -39,7 +39,23 @@ static float iq2_xxs_dot(const void *row, const void *act, size_t n)
 SCALAR_KERNEL(iq2_xxs, ACT_Q8_K)
 
 #if defined(__x86_64__)
-SUPERBLOCK_SCALAR_AVX2(iq2_xxs, sizeof(struct block_iq2_xxs), 0, 0.125f)
+AVX2_INLINE void iq2_xxs_load_avx2(const uint8_t *block, struct superblock_avx2 *out)
+{
+    const struct block_iq2_xxs *b = (const void *)block;
+    uint32_t scale[8];
+    UNROLL
+    for (size_t j = 0; j < 8; j++) {
+        const uint8_t *i = b->group[j].index;
+        uint32_t word = load_u32(b->group[j].signs_scale);
+        __m256i entries = avx2_entries_8(grid_iq2_xxs[i[0]], grid_iq2_xxs[i[1]], grid_iq2_xxs[i[2]], grid_iq2_xxs[i[3]]);
+        out->q[j] = avx2_grid_signed(entries, avx2_signs_of_28(word));
+        scale[j] = (2 * (word >> 28) + 1) * 0x10001;
+    }
+    out->scale = avx2_load(scale);
+    avx2_scales(b->d, out);
+}
+
+SUPERBLOCK_AVX2(iq2_xxs, sizeof(struct block_iq2_xxs), SUPERBLOCK_SUM, AVX2_GRID_OFFSET, 1, 0.125f)
 #endif
 
 #if defined(__x86_64__)
@@ -62,7 +78,7 @@ SUPERBLOCK_SIGNED_AVX512(iq2_xxs, sizeof(struct block_iq2_xxs), 0.125f)
 #endif
 
 #if defined(__aarch64__)
-SUPERBLOCK_KERNEL_NEON(iq2_xxs, sizeof(struct block_iq2_xxs), SUPERBLOCK_SUM, 0.125f, iq2_xxs_unpack)
+SUPERBLOCK_KERNEL_NEON(iq2_xxs, sizeof(struct block_iq2_xxs), SUPERBLOCK_SUM, 1, 0.125f, iq2_xxs_unpack)
 #endif
 
 const struct format format_iq2_xxs = {

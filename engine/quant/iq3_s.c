@@ -38,7 +38,22 @@ static float iq3_s_dot(const void *row, const void *act, size_t n)
 SCALAR_KERNEL(iq3_s, ACT_Q8_K)
 
 #if defined(__x86_64__)
-SUPERBLOCK_SCALAR_AVX2(iq3_s, sizeof(struct block_iq3_s), 0, 1)
+AVX2_INLINE void iq3_s_load_avx2(const uint8_t *block, struct superblock_avx2 *out)
+{
+    const struct block_iq3_s *b = (const void *)block;
+    UNROLL
+    for (size_t j = 0; j < 8; j++)
+        out->q[j] = avx2_grid_signed(avx2_entries_4(grid_iq3_s, b->index + 8 * j, b->index_high[j]),
+                                     load_u32(b->signs + 4 * j));
+    uint64_t scales = load_u32(b->scales), nibbles = 0;
+    UNROLL
+    for (int j = 0; j < 8; j++)
+        nibbles |= (scales >> 4 * j & 15) * 0x11 << 8 * j;
+    out->scale = avx2_odd_scales(&nibbles);
+    avx2_scales(b->d, out);
+}
+
+SUPERBLOCK_AVX2(iq3_s, sizeof(struct block_iq3_s), SUPERBLOCK_SUM, AVX2_GRID_OFFSET, 1, 1)
 #endif
 
 #if defined(__x86_64__)
@@ -61,7 +76,7 @@ SUPERBLOCK_SIGNED_AVX512(iq3_s, sizeof(struct block_iq3_s), 1)
 #endif
 
 #if defined(__aarch64__)
-SUPERBLOCK_KERNEL_NEON(iq3_s, sizeof(struct block_iq3_s), SUPERBLOCK_SUM, 1, iq3_s_unpack)
+SUPERBLOCK_KERNEL_NEON(iq3_s, sizeof(struct block_iq3_s), SUPERBLOCK_SUM, 1, 1, iq3_s_unpack)
 #endif
 
 const struct format format_iq3_s = {

@@ -38,7 +38,22 @@ static float iq3_xxs_dot(const void *row, const void *act, size_t n)
 SCALAR_KERNEL(iq3_xxs, ACT_Q8_K)
 
 #if defined(__x86_64__)
-SUPERBLOCK_SCALAR_AVX2(iq3_xxs, sizeof(struct block_iq3_xxs), 0, 0.25f)
+AVX2_INLINE void iq3_xxs_load_avx2(const uint8_t *block, struct superblock_avx2 *out)
+{
+    const struct block_iq3_xxs *b = (const void *)block;
+    uint32_t scale[8];
+    UNROLL
+    for (size_t j = 0; j < 8; j++) {
+        uint32_t word = load_u32(b->signs_scale[j]);
+        __m256i entries = avx2_entries_4(grid_iq3_xxs, b->index + 8 * j, 0);
+        out->q[j] = avx2_grid_signed(entries, avx2_signs_of_28(word));
+        scale[j] = (2 * (word >> 28) + 1) * 0x10001;
+    }
+    out->scale = avx2_load(scale);
+    avx2_scales(b->d, out);
+}
+
+SUPERBLOCK_AVX2(iq3_xxs, sizeof(struct block_iq3_xxs), SUPERBLOCK_SUM, AVX2_GRID_OFFSET, 1, 0.25f)
 #endif
 
 #if defined(__x86_64__)
@@ -61,7 +76,7 @@ SUPERBLOCK_SIGNED_AVX512(iq3_xxs, sizeof(struct block_iq3_xxs), 0.25f)
 #endif
 
 #if defined(__aarch64__)
-SUPERBLOCK_KERNEL_NEON(iq3_xxs, sizeof(struct block_iq3_xxs), SUPERBLOCK_SUM, 0.25f, iq3_xxs_unpack)
+SUPERBLOCK_KERNEL_NEON(iq3_xxs, sizeof(struct block_iq3_xxs), SUPERBLOCK_SUM, 1, 0.25f, iq3_xxs_unpack)
 #endif
 
 const struct format format_iq3_xxs = {

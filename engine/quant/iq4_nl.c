@@ -61,10 +61,7 @@ BLOCK32_AVX512(iq4_nl, sizeof(struct block_iq4_nl), BLOCK32_PRODUCT, BLOCK32_TIL
 #if defined(__aarch64__)
 NEON_INLINE int8x16x2_t iq4_nl_load_neon(const uint8_t *block)
 {
-    const int8x16_t table = vld1q_s8(table_iq4_nl);
-    int8x16x2_t q = neon_nibbles(block + offsetof(struct block_iq4_nl, nibbles));
-    return (int8x16x2_t){{vqtbl1q_s8(table, vreinterpretq_u8_s8(q.val[0])),
-                          vqtbl1q_s8(table, vreinterpretq_u8_s8(q.val[1]))}};
+    return neon_lookup(neon_nibbles(block + offsetof(struct block_iq4_nl, nibbles)), table_iq4_nl);
 }
 
 BLOCK32_KERNEL_NEON(iq4_nl, sizeof(struct block_iq4_nl), BLOCK32_PRODUCT)

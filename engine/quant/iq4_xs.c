@@ -1,5 +1,6 @@
 /* IQ4_XS: 256 nibbles that index 16 uneven values; eight 6-bit scales minus 32; an F16 scale of these. */
 #include "engine/quant/block32_avx2.h"
+#include "engine/quant/neon.h"
 #include "engine/quant/superblock.h"
 #include "engine/quant/superblock_avx512.h"
 #include "engine/quant/tables.h"
@@ -12,15 +13,21 @@ struct block_iq4_xs {
 };
 _Static_assert(sizeof(struct block_iq4_xs) == 136, "IQ4_XS block");
 
-static void iq4_xs_unpack(const void *block, struct superblock *out)
+static void iq4_xs_unpack_scales(const struct block_iq4_xs *b, struct superblock *out)
 {
-    const struct block_iq4_xs *b = block;
     out->d = f16_to_float(load_u16(b->d));
     for (int j = 0; j < 8; j++) {
         int low = b->scales_low[j / 2] >> 4 * (j % 2) & 15, high = load_u16(b->scales_high) >> 2 * j & 3;
         out->scale[2 * j] = out->scale[2 * j + 1] = (int16_t)(low + 16 * high - 32);
-        nibbles_unpack(b->nibbles + 16 * j, out->q + 32 * j);
     }
+}
+
+static void iq4_xs_unpack(const void *block, struct superblock *out)
+{
+    const struct block_iq4_xs *b = block;
+    iq4_xs_unpack_scales(b, out);
+    for (int j = 0; j < 8; j++)
+        nibbles_unpack(b->nibbles + 16 * j, out->q + 32 * j);
     for (int i = 0; i < 256; i++)
         out->q[i] = table_iq4_nl[out->q[i]];
 }
@@ -100,7 +107,7 @@ AVX2 static void iq4_xs_pack_avx2(const uint8_t *const rows[8], size_t n_blocks,
     }
 }
 
-BLOCK32_KERNELS_AVX2(iq4_xs, sizeof(struct block_iq4_xs) / 8, BLOCK32_SCALED, 128, false)
+BLOCK32_KERNELS_AVX2(iq4_xs, sizeof(struct block_iq4_xs), BLOCK32_SCALED, 1, 128, false)
 #endif
 
 #if defined(__x86_64__)
@@ -193,6 +200,21 @@ AVX512_INLINE void iq4_xs_pack_block_avx512(const uint8_t *x, size_t row_bytes, 
 SUPERBLOCK_TILES_AVX512(iq4_xs, sizeof(struct block_iq4_xs), SUPERBLOCK_GROUPS, 1, 1)
 #endif
 
+#if defined(__aarch64__)
+NEON_INLINE void iq4_xs_unpack_neon(const void *block, struct superblock *out)
+{
+    const struct block_iq4_xs *b = block;
+    iq4_xs_unpack_scales(b, out);
+    for (size_t j = 0; j < 8; j++) {
+        int8x16x2_t q = neon_lookup(neon_nibbles(b->nibbles + 16 * j), table_iq4_nl);
+        vst1q_s8(out->q + 32 * j, q.val[0]);
+        vst1q_s8(out->q + 32 * j + 16, q.val[1]);
+    }
+}
+
+SUPERBLOCK_KERNEL_NEON(iq4_xs, sizeof(struct block_iq4_xs), SUPERBLOCK_GROUPS, 1, 1, iq4_xs_unpack_neon)
+#endif
+
 const struct format format_iq4_xs = {
     .id = 23,
     .name = "IQ4_XS",
@@ -203,8 +225,10 @@ const struct format format_iq4_xs = {
     .dot = iq4_xs_dot,
     .decode = {[TIER_SCALAR] = SCALAR(iq4_xs, ACT_Q8_K),
                BLOCK32_DECODE_AVX2(iq4_xs, q8_k32)
-               SUPERBLOCK_DECODE_AVX512(iq4_xs)},
+               SUPERBLOCK_DECODE_AVX512(iq4_xs)
+               NEON_SLOT(iq4_xs, ACT_Q8_K)},
     .prefill = {[TIER_SCALAR] = SCALAR(iq4_xs, ACT_Q8_K),
                 BLOCK32_PREFILL_AVX2(iq4_xs, q8_k32)
-                SUPERBLOCK_PREFILL_AVX512(iq4_xs)},
+                SUPERBLOCK_PREFILL_AVX512(iq4_xs)
+                NEON_SLOT(iq4_xs, ACT_Q8_K)},
 };

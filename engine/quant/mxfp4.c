@@ -2,6 +2,7 @@
 #include "engine/quant/block32.h"
 #include "engine/quant/block32_avx2.h"
 #include "engine/quant/block32_avx512.h"
+#include "engine/quant/neon.h"
 #include "engine/quant/tables.h"
 
 struct block_mxfp4 {
@@ -82,6 +83,21 @@ AVX512_INLINE void mxfp4_pack_block_avx512(const uint8_t *x, size_t row_bytes, s
 BLOCK32_AVX512(mxfp4, sizeof(struct block_mxfp4), BLOCK32_PRODUCT, BLOCK32_TILE, BLOCK32_PANEL)
 #endif
 
+#if defined(__aarch64__)
+NEON_INLINE float32x4_t mxfp4_scales_neon(const uint8_t *const rows[NEON_ROWS], size_t at)
+{
+    float d[4] = {half_scale(rows[0][at]), half_scale(rows[1][at]), half_scale(rows[2][at]), half_scale(rows[3][at])};
+    return vld1q_f32(d);
+}
+
+NEON_INLINE int8x16x2_t mxfp4_load_neon(const uint8_t *block)
+{
+    return neon_lookup(neon_nibbles(block + offsetof(struct block_mxfp4, nibbles)), table_fp4);
+}
+
+BLOCK32_SCALED_KERNEL_NEON(mxfp4, sizeof(struct block_mxfp4), BLOCK32_PRODUCT, mxfp4_scales_neon)
+#endif
+
 const struct format format_mxfp4 = {
     .id = 39,
     .name = "MXFP4",
@@ -92,8 +108,10 @@ const struct format format_mxfp4 = {
     .dot = mxfp4_dot,
     .decode = {[TIER_SCALAR] = SCALAR(mxfp4, ACT_Q8_0),
                BLOCK32_DECODE_AVX2(mxfp4, q8_0)
-               BLOCK32_DECODE_AVX512(mxfp4, q8_0)},
+               BLOCK32_DECODE_AVX512(mxfp4, q8_0)
+               NEON_SLOT(mxfp4, ACT_Q8_0)},
     .prefill = {[TIER_SCALAR] = SCALAR(mxfp4, ACT_Q8_0),
                 BLOCK32_PREFILL_AVX2(mxfp4, q8_0)
-                BLOCK32_PREFILL_AVX512(mxfp4, q8_0)},
+                BLOCK32_PREFILL_AVX512(mxfp4, q8_0)
+                NEON_SLOT(mxfp4, ACT_Q8_0)},
 };

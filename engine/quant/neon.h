@@ -58,6 +58,14 @@ NEON_INLINE int8x16x2_t neon_nibbles(const uint8_t *p)
     return (int8x16x2_t){{vreinterpretq_s8_u8(vandq_u8(v, vdupq_n_u8(15))), vreinterpretq_s8_u8(vshrq_n_u8(v, 4))}};
 }
 
+/* Nibbles -> table entries. */
+NEON_INLINE int8x16x2_t neon_lookup(int8x16x2_t nibbles, const int8_t *table)
+{
+    const int8x16_t entries = vld1q_s8(table);
+    return (int8x16x2_t){{vqtbl1q_s8(entries, vreinterpretq_u8_s8(nibbles.val[0])),
+                          vqtbl1q_s8(entries, vreinterpretq_u8_s8(nibbles.val[1]))}};
+}
+
 NEON_INLINE int8x16x2_t neon_subtract(int8x16x2_t q, int offset)
 {
     int8x16_t v = vdupq_n_s8((int8_t)offset);
@@ -112,7 +120,8 @@ NEON_INLINE float32x4_t neon_halves(const uint8_t *const rows[NEON_ROWS], size_t
 }
 
 NEON_INLINE void block32_run_neon(const struct product *p, size_t block_bytes, enum block32_rule rule,
-                                  int8x16x2_t (*load)(const uint8_t *))
+                                  int8x16x2_t (*load)(const uint8_t *),
+                                  float32x4_t (*scales)(const uint8_t *const rows[NEON_ROWS], size_t at))
 {
     size_t n = p->n_cols / 32, x_bytes = n * (rule == BLOCK32_MINIMUM ? sizeof(struct act_q8_1) : sizeof(struct act_q8_0));
     for (size_t row = p->row_begin; row < p->row_end; row += NEON_ROWS) {
@@ -125,7 +134,7 @@ NEON_INLINE void block32_run_neon(const struct product *p, size_t block_bytes, e
                 int8x16x2_t w[NEON_ROWS];
                 for (size_t i = 0; i < NEON_ROWS; i++)
                     w[i] = load(rows[i] + b * block_bytes);
-                float32x4_t d = neon_halves(rows, b * block_bytes);
+                float32x4_t d = scales(rows, b * block_bytes);
                 float32x4_t m = rule == BLOCK32_MINIMUM ? neon_halves(rows, b * block_bytes + 2) : d;
                 for (size_t i = 0; i < n_tokens; i++)
                     r[i] = block32_step_neon(r[i], w, d, m, (const char *)p->x + (t + i) * x_bytes, b, rule);
@@ -133,6 +142,49 @@ NEON_INLINE void block32_run_neon(const struct product *p, size_t block_bytes, e
             neon_store(p, row, n_rows, t, n_tokens, r);
         }
     }
+}
+
+/* Formats whose block is n_parts times 32 weights. load() gives the 32 of a part; scale() the
+ * scale of each half of a part (BLOCK32_HALVES), or of a block. */
+NEON_INLINE void block32_parts_run_neon(const struct product *p, size_t block_bytes, size_t n_parts, enum block32_rule rule,
+                                        int8x16x2_t (*load)(const uint8_t *block, size_t part),
+                                        float (*scale)(const uint8_t *block, size_t half))
+{
+    const size_t n = p->n_cols / 32;
+    const struct act_q8_0 *x = p->x;
+    for (size_t row = p->row_begin; row < p->row_end; row++)
+        for (size_t t = 0; t < p->n_tokens; t += NEON_TOKENS) {
+            const uint8_t *block = (const uint8_t *)p->weights + row * p->row_bytes;
+            size_t n_tokens = neon_tokens_left(p, t);
+            float r[NEON_TOKENS] = {0}, joined[NEON_TOKENS];
+            for (size_t b = 0; b < n; b++) {
+                size_t part = b % n_parts;
+                int8x16x2_t w = load(block, part);
+                for (size_t i = 0; i < n_tokens; i++) {
+                    const struct act_q8_0 *a = x + (t + i) * n + b;
+                    float dx = f16_to_float(a->d);
+                    int32_t first = vaddvq_s32(vdotq_s32(vdupq_n_s32(0), w.val[0], vld1q_s8(a->q)));
+                    int32_t second = vaddvq_s32(vdotq_s32(vdupq_n_s32(0), w.val[1], vld1q_s8(a->q + 16)));
+                    if (rule == BLOCK32_HALVES) {
+                        r[i] += (dx * scale(block, 2 * part)) * (float)first;
+                        r[i] += (dx * scale(block, 2 * part + 1)) * (float)second;
+                    } else {
+                        joined[i] = (part ? joined[i] : 0) + dx * (float)(first + second);
+                        r[i] = part + 1 == n_parts ? r[i] + scale(block, 0) * joined[i] : r[i];
+                    }
+                }
+                block += part + 1 == n_parts ? block_bytes : 0;
+            }
+            for (size_t i = 0; i < n_tokens; i++)
+                p->y[(t + i) * p->y_stride + row] = r[i];
+        }
+}
+
+/* One F16 scale in front of a block. */
+NEON_INLINE float neon_first_half(const uint8_t *block, size_t half)
+{
+    (void)half;
+    return neon_half(block);
 }
 
 /* ---- 256 weights per super-block: lanes are the format's eight lanes ---- */
@@ -163,17 +215,25 @@ struct superblock_neon_state {
 };
 
 NEON_INLINE void superblock_step_neon(struct superblock_neon_state *s, const struct superblock *w,
-                                      const struct act_q8_k *a, enum superblock_rule rule)
+                                      const struct act_q8_k *a, enum superblock_rule rule, float inner)
 {
     int32x4_t sums[2];
     float d = w->d * a->d;
+    if (rule == SUPERBLOCK_GROUPS) {
+        for (size_t j = 0; j < 256; j += 32) {
+            int32x4_t sum = vdotq_s32(vdupq_n_s32(0), vld1q_s8(w->q + j), vld1q_s8(a->q + j));
+            sum = vdotq_s32(sum, vld1q_s8(w->q + j + 16), vld1q_s8(a->q + j + 16));
+            s->r += (d * (float)w->scale[j / 16]) * (float)vaddvq_s32(sum);
+        }
+        return;
+    }
     superblock_lanes_neon(w, a->q, sums);
     if (rule == SUPERBLOCK_LANES || rule == SUPERBLOCK_LANES_MIN)
         for (size_t i = 0; i < 2; i++)
             s->lanes[i] = vaddq_f32(s->lanes[i], vmulq_f32(vdupq_n_f32(d), vcvtq_f32_s32(sums[i])));
     float total = (float)vaddvq_s32(vaddq_s32(sums[0], sums[1]));
     if (rule == SUPERBLOCK_SUM)
-        s->r += d * total;
+        s->r += d * (inner * total);
     if (rule == SUPERBLOCK_LANES || rule == SUPERBLOCK_SUM)
         return;
     float minima = (w->dmin * a->d) * (float)superblock_minima_neon(w, a->sums);
@@ -183,7 +243,7 @@ NEON_INLINE void superblock_step_neon(struct superblock_neon_state *s, const str
 NEON_INLINE float superblock_end_neon(const struct superblock_neon_state *s, enum superblock_rule rule, float factor)
 {
     float lanes[8], r = s->r;
-    if (rule == SUPERBLOCK_SUM)
+    if (rule == SUPERBLOCK_SUM || rule == SUPERBLOCK_GROUPS)
         return factor * r;
     vst1q_f32(lanes, s->lanes[0]);
     vst1q_f32(lanes + 4, s->lanes[1]);
@@ -192,8 +252,8 @@ NEON_INLINE float superblock_end_neon(const struct superblock_neon_state *s, enu
     return r;
 }
 
-NEON_INLINE void superblock_run_neon(const struct product *p, size_t block_bytes, enum superblock_rule rule, float factor,
-                                     void (*unpack)(const void *, struct superblock *))
+NEON_INLINE void superblock_run_neon(const struct product *p, size_t block_bytes, enum superblock_rule rule, float inner,
+                                     float factor, void (*unpack)(const void *, struct superblock *))
 {
     const struct act_q8_k *x = p->x;
     size_t n = p->n_cols / 256;
@@ -206,7 +266,7 @@ NEON_INLINE void superblock_run_neon(const struct product *p, size_t block_bytes
                 struct superblock w;
                 unpack((const uint8_t *)p->weights + row * p->row_bytes + b * block_bytes, &w);
                 for (size_t i = 0; i < n_tokens; i++)
-                    superblock_step_neon(&s[i], &w, x + (t + i) * n + b, rule);
+                    superblock_step_neon(&s[i], &w, x + (t + i) * n + b, rule, inner);
             }
             for (size_t i = 0; i < n_tokens; i++)
                 p->y[(t + i) * p->y_stride + row] = superblock_end_neon(&s[i], rule, factor);
@@ -277,15 +337,21 @@ NEON_INLINE void float_run_neon(const struct product *p, size_t size, float32x4_
 }
 
 /* In a format's file, behind NAME_load_neon or its unpacking: NAME_neon. */
-#define BLOCK32_KERNEL_NEON(name, bytes, rule)                  \
-    NEON static void name##_neon(const struct product *p)       \
-    {                                                           \
-        block32_run_neon(p, bytes, rule, name##_load_neon);     \
+#define BLOCK32_KERNEL_NEON(name, bytes, rule) BLOCK32_SCALED_KERNEL_NEON(name, bytes, rule, neon_halves)
+#define BLOCK32_SCALED_KERNEL_NEON(name, bytes, rule, scales)           \
+    NEON static void name##_neon(const struct product *p)               \
+    {                                                                   \
+        block32_run_neon(p, bytes, rule, name##_load_neon, scales);     \
     }
-#define SUPERBLOCK_KERNEL_NEON(name, bytes, rule, factor, unpack)   \
-    NEON static void name##_neon(const struct product *p)           \
-    {                                                               \
-        superblock_run_neon(p, bytes, rule, factor, unpack);        \
+#define BLOCK32_PARTS_KERNEL_NEON(name, bytes, n_parts, rule, scale)            \
+    NEON static void name##_neon(const struct product *p)                       \
+    {                                                                           \
+        block32_parts_run_neon(p, bytes, n_parts, rule, name##_load_neon, scale); \
+    }
+#define SUPERBLOCK_KERNEL_NEON(name, bytes, rule, inner, factor, unpack)    \
+    NEON static void name##_neon(const struct product *p)                   \
+    {                                                                       \
+        superblock_run_neon(p, bytes, rule, inner, factor, unpack);         \
     }
 #define FLOAT_KERNEL_NEON(name, bytes)                      \
     NEON static void name##_neon(const struct product *p)   \

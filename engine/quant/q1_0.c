@@ -1,6 +1,8 @@
 /* Q1_0: 128 signs and an F16 scale. */
 #include "engine/quant/block32.h"
+#include "engine/quant/block32_avx2.h"
 #include "engine/quant/block32_avx512.h"
+#include "engine/quant/neon.h"
 
 struct block_q1_0 {
     uint8_t d[2];
@@ -42,6 +44,16 @@ static float q1_0_dot(const void *row, const void *act, size_t n)
 SCALAR_KERNEL(q1_0, ACT_Q8_0)
 
 #if defined(__x86_64__)
+AVX2_INLINE __m256i q1_0_load_avx2(const uint8_t *block, size_t part)
+{
+    uint32_t bits = load_u32(block + offsetof(struct block_q1_0, packed) + 4 * part);
+    return _mm256_and_si256(avx2_bit_mask(bits), _mm256_set1_epi8(2));
+}
+
+BLOCK32_NESTED_AVX2(q1_0, sizeof(struct block_q1_0), 4)
+#endif
+
+#if defined(__x86_64__)
 /* Four blocks have 16 times 32 signs. Activations under a set bit are added, twice, and the sum of all subtracted. */
 AVX512_INLINE void q1_0_step_avx512(const uint8_t *x, const struct block32_activation *a, float *terms)
 {
@@ -81,6 +93,20 @@ AVX512_INLINE void q1_0_pack_part_avx512(const uint8_t *x, size_t row_bytes, siz
 BLOCK32_PARTS_AVX512(q1_0, sizeof(struct block_q1_0), 4, BLOCK32_NESTED, BLOCK32_TILE, BLOCK32_PANEL)
 #endif
 
+#if defined(__aarch64__)
+NEON_INLINE int8x16x2_t q1_0_load_neon(const uint8_t *block, size_t part)
+{
+    const uint8_t *bits = block + offsetof(struct block_q1_0, packed) + 4 * part;
+    int8x16x2_t twice = {{vdupq_n_s8(0), vdupq_n_s8(0)}};
+    twice = neon_add_high_bits(twice, bits); /* 16 for a set bit */
+    twice.val[0] = vshrq_n_s8(twice.val[0], 3);
+    twice.val[1] = vshrq_n_s8(twice.val[1], 3);
+    return neon_subtract(twice, 1);
+}
+
+BLOCK32_PARTS_KERNEL_NEON(q1_0, sizeof(struct block_q1_0), 4, BLOCK32_NESTED, neon_first_half)
+#endif
+
 const struct format format_q1_0 = {
     .id = 41,
     .name = "Q1_0",
@@ -90,7 +116,11 @@ const struct format format_q1_0 = {
     .dequantize = q1_0_dequantize,
     .dot = q1_0_dot,
     .decode = {[TIER_SCALAR] = SCALAR(q1_0, ACT_Q8_0),
-               BLOCK32_DECODE_AVX512(q1_0, q8_0)},
+               BLOCK32_DECODE_AVX2(q1_0, q8_0)
+               BLOCK32_DECODE_AVX512(q1_0, q8_0)
+               NEON_SLOT(q1_0, ACT_Q8_0)},
     .prefill = {[TIER_SCALAR] = SCALAR(q1_0, ACT_Q8_0),
-                BLOCK32_PREFILL_AVX512(q1_0, q8_0)},
+                BLOCK32_PREFILL_AVX2(q1_0, q8_0)
+                BLOCK32_PREFILL_AVX512(q1_0, q8_0)
+                NEON_SLOT(q1_0, ACT_Q8_0)},
 };

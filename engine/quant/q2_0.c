@@ -1,6 +1,8 @@
 /* Q2_0: 64 values of 2 bits minus 1 and an F16 scale. */
 #include "engine/quant/block32.h"
+#include "engine/quant/block32_avx2.h"
 #include "engine/quant/block32_avx512.h"
+#include "engine/quant/neon.h"
 
 struct block_q2_0 {
     uint8_t d[2];
@@ -40,6 +42,22 @@ static float q2_0_dot(const void *row, const void *act, size_t n)
 }
 
 SCALAR_KERNEL(q2_0, ACT_Q8_0)
+
+#if defined(__x86_64__)
+AVX2_INLINE __m256i q2_0_load_avx2(const uint8_t *block, size_t part)
+{
+    const __m256i four_times = _mm256_setr_epi8(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 6,
+                                                6, 6, 6, 7, 7, 7, 7);
+    uint64_t bits = load_u64(block + offsetof(struct block_q2_0, packed) + 8 * part);
+    __m256i v = _mm256_shuffle_epi8(_mm256_set1_epi64x((long long)bits), four_times);
+    /* byte k of four by 2 k: as words by 0 and 2, upper bytes from dwords shifted by 4 */
+    __m256i even = _mm256_blend_epi16(v, _mm256_srli_epi16(v, 4), 0xaa);
+    __m256i odd = _mm256_srli_epi16(even, 2);
+    return _mm256_and_si256(_mm256_blendv_epi8(even, odd, _mm256_set1_epi16((short)0xff00)), _mm256_set1_epi8(3));
+}
+
+BLOCK32_NESTED_AVX2(q2_0, sizeof(struct block_q2_0), 2)
+#endif
 
 #if defined(__x86_64__)
 /* Eight bytes of two blocks, two blocks apart -> 64 values, stored 1 too large. */
@@ -87,6 +105,25 @@ AVX512_INLINE void q2_0_pack_part_avx512(const uint8_t *x, size_t row_bytes, siz
 BLOCK32_PARTS_AVX512(q2_0, sizeof(struct block_q2_0), 2, BLOCK32_NESTED, BLOCK32_TILE, BLOCK32_PANEL)
 #endif
 
+#if defined(__aarch64__)
+NEON_INLINE int8x16x2_t q2_0_load_neon(const uint8_t *block, size_t part)
+{
+    static const int8_t right[16] = {0, -2, -4, -6, 0, -2, -4, -6, 0, -2, -4, -6, 0, -2, -4, -6};
+    static const uint8_t byte[2][16] = {{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3},
+                                        {4, 4, 4, 4, 5, 5, 5, 5, 6, 6, 6, 6, 7, 7, 7, 7}};
+    uint8x8_t bits = vld1_u8(block + offsetof(struct block_q2_0, packed) + 8 * part);
+    uint8x16_t packed = vcombine_u8(bits, bits);
+    int8x16x2_t q;
+    for (size_t half = 0; half < 2; half++) {
+        uint8x16_t v = vshlq_u8(vqtbl1q_u8(packed, vld1q_u8(byte[half])), vld1q_s8(right));
+        q.val[half] = vreinterpretq_s8_u8(vandq_u8(v, vdupq_n_u8(3)));
+    }
+    return neon_subtract(q, 1);
+}
+
+BLOCK32_PARTS_KERNEL_NEON(q2_0, sizeof(struct block_q2_0), 2, BLOCK32_NESTED, neon_first_half)
+#endif
+
 const struct format format_q2_0 = {
     .id = 42,
     .name = "Q2_0",
@@ -96,7 +133,11 @@ const struct format format_q2_0 = {
     .dequantize = q2_0_dequantize,
     .dot = q2_0_dot,
     .decode = {[TIER_SCALAR] = SCALAR(q2_0, ACT_Q8_0),
-               BLOCK32_DECODE_AVX512(q2_0, q8_0)},
+               BLOCK32_DECODE_AVX2(q2_0, q8_0)
+               BLOCK32_DECODE_AVX512(q2_0, q8_0)
+               NEON_SLOT(q2_0, ACT_Q8_0)},
     .prefill = {[TIER_SCALAR] = SCALAR(q2_0, ACT_Q8_0),
-                BLOCK32_PREFILL_AVX512(q2_0, q8_0)},
+                BLOCK32_PREFILL_AVX2(q2_0, q8_0)
+                BLOCK32_PREFILL_AVX512(q2_0, q8_0)
+                NEON_SLOT(q2_0, ACT_Q8_0)},
 };

@@ -53,9 +53,10 @@ AVX2_INLINE void q2_k_load_avx2(const uint8_t *block, struct superblock_avx2 *ou
     avx2_two_bits(b->packed, out->q);
     out->scale = _mm256_cvtepu8_epi16(_mm_and_si128(scales, low));
     out->min = _mm256_cvtepu8_epi16(_mm_and_si128(_mm_srli_epi16(scales, 4), low));
+    avx2_scales_two(b->d, out);
 }
 
-SUPERBLOCK_AVX2(q2_k, sizeof(struct block_q2_k), offsetof(struct block_q2_k, d), SUPERBLOCK_SUM_MIN, 0, 1)
+SUPERBLOCK_AVX2(q2_k, sizeof(struct block_q2_k), SUPERBLOCK_SUM_MIN, 0, 1, 1)
 #endif
 
 #if defined(__x86_64__)
@@ -106,7 +107,7 @@ SUPERBLOCK_TILES_AVX512(q2_k, sizeof(struct block_q2_k), SUPERBLOCK_SUM_MIN, 1, 
 #endif
 
 #if defined(__aarch64__)
-SUPERBLOCK_KERNEL_NEON(q2_k, sizeof(struct block_q2_k), SUPERBLOCK_SUM_MIN, 1, q2_k_unpack)
+SUPERBLOCK_KERNEL_NEON(q2_k, sizeof(struct block_q2_k), SUPERBLOCK_SUM_MIN, 1, 1, q2_k_unpack)
 #endif
 
 const struct format format_q2_k = {

@@ -43,17 +43,17 @@ AVX2_INLINE void q3_k_load_avx2(const uint8_t *block, struct superblock_avx2 *ou
 {
     const struct block_q3_k *b = (const void *)block;
     avx2_two_bits(b->packed, out->q);
-    avx2_add_bits(b->high, 4, out->q);
+    avx2_add_bits(b->high, 2, out->q);
     uint64_t low = load_u64(b->scales), high = load_u32(b->scales + 8);
     __m128i scale = _mm_set_epi64x((long long)(low >> 4 & 0x0f0f0f0f0f0f0f0full), (long long)(low & 0x0f0f0f0f0f0f0f0full));
     high |= high << 30; /* scales 0..3 in the lower dword, 4..7 in the upper one; 8.. and 12.. 4 bits further up */
     __m128i top = _mm_set_epi64x((long long)(high >> 4 & 0x0303030303030303ull), (long long)(high & 0x0303030303030303ull));
     scale = _mm_or_si128(scale, _mm_slli_epi16(top, 4));
     out->scale = _mm256_sub_epi16(_mm256_cvtepu8_epi16(scale), _mm256_set1_epi16(32));
-    out->min = _mm256_setzero_si256();
+    avx2_scales(b->d, out);
 }
 
-SUPERBLOCK_AVX2(q3_k, sizeof(struct block_q3_k), offsetof(struct block_q3_k, d), SUPERBLOCK_LANES, 4, 1)
+SUPERBLOCK_AVX2(q3_k, sizeof(struct block_q3_k), SUPERBLOCK_LANES, 4, 1, 1)
 #endif
 
 #if defined(__x86_64__)
@@ -125,7 +125,7 @@ SUPERBLOCK_TILES_AVX512(q3_k, sizeof(struct block_q3_k), SUPERBLOCK_LANES, 1, 1)
 #endif
 
 #if defined(__aarch64__)
-SUPERBLOCK_KERNEL_NEON(q3_k, sizeof(struct block_q3_k), SUPERBLOCK_LANES, 1, q3_k_unpack)
+SUPERBLOCK_KERNEL_NEON(q3_k, sizeof(struct block_q3_k), SUPERBLOCK_LANES, 1, 1, q3_k_unpack)
 #endif
 
 const struct format format_q3_k = {

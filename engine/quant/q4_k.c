@@ -38,9 +38,10 @@ AVX2_INLINE void q4_k_load_avx2(const uint8_t *block, struct superblock_avx2 *ou
     const struct block_q4_k *b = (const void *)block;
     avx2_nibbles_256(b->nibbles, out->q);
     avx2_scale_min(b->scale_min, out);
+    avx2_scales_two(b->d, out);
 }
 
-SUPERBLOCK_AVX2(q4_k, sizeof(struct block_q4_k), 0, SUPERBLOCK_LANES_MIN, 0, 1)
+SUPERBLOCK_AVX2(q4_k, sizeof(struct block_q4_k), SUPERBLOCK_LANES_MIN, 0, 1, 1)
 #endif
 
 #if defined(__x86_64__)
@@ -99,7 +100,7 @@ NEON_INLINE void q4_k_unpack_neon(const void *block, struct superblock *out)
     neon_nibbles_256(b->nibbles, out->q);
 }
 
-SUPERBLOCK_KERNEL_NEON(q4_k, sizeof(struct block_q4_k), SUPERBLOCK_LANES_MIN, 1, q4_k_unpack_neon)
+SUPERBLOCK_KERNEL_NEON(q4_k, sizeof(struct block_q4_k), SUPERBLOCK_LANES_MIN, 1, 1, q4_k_unpack_neon)
 #endif
 
 const struct format format_q4_k = {

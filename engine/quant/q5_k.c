@@ -40,11 +40,12 @@ AVX2_INLINE void q5_k_load_avx2(const uint8_t *block, struct superblock_avx2 *ou
 {
     const struct block_q5_k *b = (const void *)block;
     avx2_nibbles_256(b->nibbles, out->q);
-    avx2_add_bits(b->high, 16, out->q);
+    avx2_add_bits(b->high, 4, out->q);
     avx2_scale_min(b->scale_min, out);
+    avx2_scales_two(b->d, out);
 }
 
-SUPERBLOCK_AVX2(q5_k, sizeof(struct block_q5_k), 0, SUPERBLOCK_LANES_MIN, 0, 1)
+SUPERBLOCK_AVX2(q5_k, sizeof(struct block_q5_k), SUPERBLOCK_LANES_MIN, 0, 1, 1)
 #endif
 
 #if defined(__x86_64__)
@@ -130,7 +131,7 @@ NEON_INLINE void q5_k_unpack_neon(const void *block, struct superblock *out)
     }
 }
 
-SUPERBLOCK_KERNEL_NEON(q5_k, sizeof(struct block_q5_k), SUPERBLOCK_LANES_MIN, 1, q5_k_unpack_neon)
+SUPERBLOCK_KERNEL_NEON(q5_k, sizeof(struct block_q5_k), SUPERBLOCK_LANES_MIN, 1, 1, q5_k_unpack_neon)
 #endif
 
 const struct format format_q5_k = {

@@ -55,10 +55,10 @@ AVX2_INLINE void q6_k_load_avx2(const uint8_t *block, struct superblock_avx2 *ou
         q[3] = _mm256_or_si256(l1, _mm256_and_si256(_mm256_srli_epi16(h, 2), bits));
     }
     out->scale = _mm256_cvtepi8_epi16(avx2_load128(b->scales));
-    out->min = _mm256_setzero_si256();
+    avx2_scales(b->d, out);
 }
 
-SUPERBLOCK_AVX2(q6_k, sizeof(struct block_q6_k), offsetof(struct block_q6_k, d), SUPERBLOCK_LANES, 32, 1)
+SUPERBLOCK_AVX2(q6_k, sizeof(struct block_q6_k), SUPERBLOCK_LANES, 32, 1, 1)
 #endif
 
 #if defined(__x86_64__)
@@ -145,7 +145,7 @@ NEON_INLINE void q6_k_unpack_neon(const void *block, struct superblock *out)
     }
 }
 
-SUPERBLOCK_KERNEL_NEON(q6_k, sizeof(struct block_q6_k), SUPERBLOCK_LANES, 1, q6_k_unpack_neon)
+SUPERBLOCK_KERNEL_NEON(q6_k, sizeof(struct block_q6_k), SUPERBLOCK_LANES, 1, 1, q6_k_unpack_neon)
 #endif
 
 const struct format format_q6_k = {

@@ -7,6 +7,7 @@
 #define GGUFD_QUANT_SUPERBLOCK_AVX2_H
 #include "engine/quant/avx2.h"
 #include "engine/quant/superblock.h"
+#include "engine/quant/tables.h"
 #if defined(__x86_64__)
 
 extern const struct activation_layout layout_avx2_decode_q8_k; /* one token */
@@ -15,6 +16,7 @@ extern const struct activation_layout layout_avx2_panels_q8_k; /* panels of 4 to
 /* One super-block: groups of 32 as u8, q + offset, permuted; scales and minima of 16 weights as words. */
 struct superblock_avx2 {
     __m256i q[8], scale, min;
+    float d, dmin;
 };
 typedef void superblock_avx2_load(const uint8_t *block, struct superblock_avx2 *out);
 
@@ -59,15 +61,15 @@ AVX2_INLINE void avx2_nibbles_256(const uint8_t *packed, __m256i q[8])
     }
 }
 
-/* One bit per element, bit g of 32 bytes for group g: `value` (a power of two) added where it is set. */
-AVX2_INLINE void avx2_add_bits(const uint8_t *bits, int value, __m256i q[8])
+/* One bit per element, bit g of 32 bytes for group g: added to q as bit `to`. */
+AVX2_INLINE void avx2_add_bits(const uint8_t *bits, int to, __m256i q[8])
 {
+    const __m256i mask = _mm256_set1_epi8((char)(1 << to));
     __m256i v = avx2_by_lanes(avx2_load(bits));
     UNROLL
     for (int g = 0; g < 8; g++) {
-        __m256i mask = _mm256_set1_epi8((char)(1 << g));
-        __m256i is_set = _mm256_cmpeq_epi8(_mm256_and_si256(v, mask), mask);
-        q[g] = _mm256_or_si256(q[g], _mm256_and_si256(is_set, _mm256_set1_epi8((char)value)));
+        __m256i moved = g < to ? _mm256_slli_epi16(v, g < to ? to - g : 0) : _mm256_srli_epi16(v, g < to ? 0 : g - to);
+        q[g] = _mm256_or_si256(q[g], _mm256_and_si256(moved, mask));
     }
 }
 
@@ -87,19 +89,80 @@ AVX2_INLINE void avx2_scale_min(const uint8_t *packed, struct superblock_avx2 *o
     out->min = avx2_bytes_twice(low >> 32 | (high & 0xffffffff00000000ull));
 }
 
+/* D, and D and Dmin, of the formats that store them as F16. */
+AVX2_INLINE void avx2_scales(const uint8_t *d, struct superblock_avx2 *out)
+{
+    out->d = avx2_half(d);
+    out->dmin = 0;
+    out->min = _mm256_setzero_si256();
+}
+
+AVX2_INLINE void avx2_scales_two(const uint8_t *d, struct superblock_avx2 *out)
+{
+    out->d = avx2_half(d);
+    out->dmin = avx2_half(d + 2);
+}
+
+/* Grid formats and others with |q| < 64: 32 values in order, made 64 larger and permuted. */
 enum { AVX2_GRID_OFFSET = 64 };
 
-/* A format without a loader of its own, |q| < 64, by its scalar unpacking; the offset is AVX2_GRID_OFFSET. */
-AVX2_INLINE void avx2_load_scalar(const uint8_t *block, struct superblock_avx2 *out,
-                                  void (*unpack)(const void *, struct superblock *))
+AVX2_INLINE __m256i avx2_grid_values(__m256i q)
 {
-    struct superblock w;
-    unpack(block, &w);
+    return avx2_by_lanes(_mm256_add_epi8(q, _mm256_set1_epi8(AVX2_GRID_OFFSET)));
+}
+
+/* The same, negative where `signs` has a bit. */
+AVX2_INLINE __m256i avx2_grid_signed(__m256i q, uint32_t signs)
+{
+    __m256i mask = avx2_bit_mask(signs);
+    return avx2_grid_values(_mm256_sub_epi8(_mm256_xor_si256(q, mask), mask));
+}
+
+/* Four bytes of seven signs -> 32 signs: the eighth of a byte is their parity, as signs_of_seven gives it. */
+AVX2_INLINE uint32_t avx2_add_parity(uint32_t z)
+{
+    uint32_t parity = z ^ (z >> 4 & 0x0f0f0f0f);
+    parity ^= parity >> 2 & 0x03030303;
+    parity ^= parity >> 1 & 0x01010101;
+    return z | (parity & 0x01010101) << 7;
+}
+
+/* 28 bits, seven for eight weights -> 32 signs. */
+AVX2_INLINE uint32_t avx2_signs_of_28(uint32_t word)
+{
+    return avx2_add_parity((word & 0x7f) | (word << 1 & 0x7f00) | (word << 2 & 0x7f0000) | (word << 3 & 0x7f000000));
+}
+
+/* Four entries of eight bytes. */
+AVX2_INLINE __m256i avx2_entries_8(const void *a, const void *b, const void *c, const void *d)
+{
+    return _mm256_setr_epi64x((long long)load_u64(a), (long long)load_u64(b), (long long)load_u64(c),
+                              (long long)load_u64(d));
+}
+
+/* IQ1: four entries in eighths, the shift of every byte's entry down where `is_down` is set, else up. */
+AVX2_INLINE __m256i avx2_eighths(__m256i entries, __m256i is_down)
+{
+    __m256i eightfold = _mm256_and_si256(_mm256_slli_epi16(entries, 3), _mm256_set1_epi8(-8));
+    return avx2_grid_values(_mm256_add_epi8(eightfold, _mm256_or_si256(is_down, _mm256_set1_epi8(1))));
+}
+
+/* Entries of eight 8-bit indices, a ninth bit of each in `high`. */
+AVX2_INLINE __m256i avx2_entries_4(const uint8_t grid[][4], const uint8_t *index, unsigned high)
+{
+    int v[8];
     UNROLL
-    for (size_t g = 0; g < 8; g++)
-        out->q[g] = _mm256_add_epi8(avx2_by_lanes(avx2_load(w.q + 32 * g)), _mm256_set1_epi8(AVX2_GRID_OFFSET));
-    out->scale = avx2_load(w.scale);
-    out->min = _mm256_setzero_si256();
+    for (size_t k = 0; k < 8; k++)
+        v[k] = (int)load_u32(grid[index[k] | (high << (8 - k) & 256)]);
+    return _mm256_setr_epi32(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]);
+}
+
+/* 16 nibbles n -> words 2 n + 1. */
+AVX2_INLINE __m256i avx2_odd_scales(const void *nibbles)
+{
+    __m128i both = _mm_cvtsi64_si128((long long)load_u64(nibbles));
+    both = _mm_and_si128(_mm_unpacklo_epi8(both, _mm_srli_epi16(both, 4)), _mm_set1_epi8(15));
+    return _mm256_cvtepu8_epi16(_mm_add_epi8(_mm_add_epi8(both, both), _mm_set1_epi8(1)));
 }
 
 /* ---- one token ---- */
@@ -121,8 +184,7 @@ AVX2_INLINE __m256i superblock_lanes_avx2(const struct superblock_avx2 *w, const
     for (size_t g = 0; g < 8; g++) {
         __m256i products = _mm256_maddubs_epi16(w->q[g], avx2_load(a->q[g]));
         if (offset)
-            products = _mm256_sub_epi16(products, _mm256_mullo_epi16(avx2_load(a->pairs[g]),
-                                                                    _mm256_set1_epi16((short)offset)));
+            products = _mm256_sub_epi16(products, _mm256_slli_epi16(avx2_load(a->pairs[g]), __builtin_ctz((unsigned)offset)));
         acc = _mm256_add_epi32(acc, _mm256_madd_epi16(products, avx2_broadcast32(scale + g)));
     }
     return acc;
@@ -130,20 +192,18 @@ AVX2_INLINE __m256i superblock_lanes_avx2(const struct superblock_avx2 *w, const
 
 /* `lanes` and `*r` after one more super-block. */
 AVX2_INLINE __m256 superblock_step_avx2(const uint8_t *x, const struct superblock_avx2_act *a, __m256 lanes, float *r,
-                                        size_t d_offset, enum superblock_rule rule, int offset,
-                                        superblock_avx2_load *load)
+                                        enum superblock_rule rule, int offset, float inner, superblock_avx2_load *load)
 {
     struct superblock_avx2 w;
     load(x, &w);
     __m256i acc = superblock_lanes_avx2(&w, a, offset);
-    float d = avx2_half(x + d_offset) * a->d;
+    float d = w.d * a->d;
     if (rule == SUPERBLOCK_LANES || rule == SUPERBLOCK_LANES_MIN)
         lanes = _mm256_add_ps(lanes, _mm256_mul_ps(_mm256_set1_ps(d), _mm256_cvtepi32_ps(acc)));
     if (rule == SUPERBLOCK_SUM)
-        *r += d * (float)avx2_total(acc);
+        *r += d * (inner * (float)avx2_total(acc));
     if (rule == SUPERBLOCK_LANES_MIN || rule == SUPERBLOCK_SUM_MIN) {
-        float minima = (avx2_half(x + d_offset + 2) * a->d) *
-                       (float)avx2_total(_mm256_madd_epi16(w.min, avx2_load(a->sums)));
+        float minima = (w.dmin * a->d) * (float)avx2_total(_mm256_madd_epi16(w.min, avx2_load(a->sums)));
         if (rule == SUPERBLOCK_LANES_MIN)
             *r -= minima;
         else
@@ -152,8 +212,8 @@ AVX2_INLINE __m256 superblock_step_avx2(const uint8_t *x, const struct superbloc
     return lanes;
 }
 
-AVX2_INLINE void superblock_decode_avx2(const struct product *p, size_t block_bytes, size_t d_offset,
-                                        enum superblock_rule rule, int offset, float factor, superblock_avx2_load *load)
+AVX2_INLINE void superblock_decode_avx2(const struct product *p, size_t block_bytes, enum superblock_rule rule,
+                                        int offset, float inner, float factor, superblock_avx2_load *load)
 {
     const struct superblock_avx2_act *a = p->x;
     for (size_t row = p->row_begin; row < p->row_end; row++) {
@@ -162,7 +222,7 @@ AVX2_INLINE void superblock_decode_avx2(const struct product *p, size_t block_by
         __m256 lanes = _mm256_setzero_ps();
         for (size_t b = 0; b < p->n_cols / 256; b++, x += block_bytes) {
             avx2_prefetch(x, block_bytes);
-            lanes = superblock_step_avx2(x, a + b, lanes, &r, d_offset, rule, offset, load);
+            lanes = superblock_step_avx2(x, a + b, lanes, &r, rule, offset, inner, load);
         }
         _mm256_storeu_ps(lane, lanes);
         if (rule == SUPERBLOCK_LANES || rule == SUPERBLOCK_LANES_MIN)
@@ -206,24 +266,19 @@ AVX2_INLINE void superblock_pack_row_avx2(const struct superblock_avx2 *w, size_
 }
 
 AVX2_INLINE void superblock_pack_avx2(const uint8_t *const rows[8], size_t n_blocks, uint8_t *tile, size_t block_bytes,
-                                      size_t d_offset, enum superblock_rule rule, int offset,
-                                      superblock_avx2_load *load)
+                                      int offset, superblock_avx2_load *load)
 {
     struct superblock_avx2_tile *t = (void *)tile;
     for (size_t b = 0; b < n_blocks; b++, t++) {
-        const uint8_t *at[8];
         __m256i min[8];
         for (size_t i = 0; i < 8; i++) {
             struct superblock_avx2 w;
-            at[i] = rows[i] + b * block_bytes;
-            load(at[i], &w);
+            load(rows[i] + b * block_bytes, &w);
             superblock_pack_row_avx2(&w, i, offset, t);
             min[i] = w.min;
+            t->d[i] = w.d;
+            t->dmin[i] = w.dmin;
         }
-        _mm256_store_ps(t->d, avx2_halves(at, d_offset));
-        if (rule == SUPERBLOCK_LANES || rule == SUPERBLOCK_SUM)
-            continue;
-        _mm256_store_ps(t->dmin, avx2_halves(at, d_offset + 2));
         avx2_transpose(min);
         UNROLL
         for (size_t k = 0; k < 8; k++)
@@ -270,7 +325,7 @@ struct superblock_avx2_state {
 };
 
 AVX2_INLINE void superblock_tile_step_avx2(const struct superblock_avx2_tile *tile, const struct superblock_avx2_panel *a,
-                                           enum superblock_rule rule, struct superblock_avx2_state *s)
+                                           enum superblock_rule rule, float inner, struct superblock_avx2_state *s)
 {
     bool has_lanes = rule == SUPERBLOCK_LANES || rule == SUPERBLOCK_LANES_MIN;
     bool has_min = rule == SUPERBLOCK_LANES_MIN || rule == SUPERBLOCK_SUM_MIN;
@@ -304,19 +359,20 @@ AVX2_INLINE void superblock_tile_step_avx2(const struct superblock_avx2_tile *ti
             s->r[t] = _mm256_sub_ps(s->r[t], minima);
         if (has_lanes)
             continue;
-        __m256 product = _mm256_mul_ps(d[t], _mm256_cvtepi32_ps(avx2_add_across(sums[t])));
+        __m256 sum = _mm256_cvtepi32_ps(avx2_add_across(sums[t]));
+        __m256 product = _mm256_mul_ps(d[t], inner == 1 ? sum : _mm256_mul_ps(_mm256_set1_ps(inner), sum));
         s->r[t] = _mm256_add_ps(s->r[t], has_min ? _mm256_sub_ps(product, minima) : product);
     }
 }
 
-AVX2_INLINE void superblock_run_avx2(const struct avx2_job *job, enum superblock_rule rule, float factor)
+AVX2_INLINE void superblock_run_avx2(const struct avx2_job *job, enum superblock_rule rule, float inner, float factor)
 {
     const struct superblock_avx2_tile *tile = (const void *)job->tile;
     const struct superblock_avx2_panel *a = (const void *)job->panel;
     struct superblock_avx2_state s;
     memset(&s, 0, sizeof s);
     for (size_t b = 0; b < job->n_blocks; b++)
-        superblock_tile_step_avx2(tile + b, a + b, rule, &s);
+        superblock_tile_step_avx2(tile + b, a + b, rule, inner, &s);
     for (size_t t = 0; t < job->n_tokens; t++) {
         if (rule == SUPERBLOCK_LANES || rule == SUPERBLOCK_LANES_MIN) {
             __m256i lanes[8];
@@ -331,19 +387,19 @@ AVX2_INLINE void superblock_run_avx2(const struct avx2_job *job, enum superblock
     }
 }
 
-/* Both kernels of a format, behind NAME_load_avx2. D lies at d_offset in a block, Dmin behind it. */
-#define SUPERBLOCK_AVX2(name, bytes, d_offset, rule, offset, factor)                                            \
+/* Both kernels of a format, behind NAME_load_avx2. Rule SUPERBLOCK_SUM: every sum times inner, all of a row times factor. */
+#define SUPERBLOCK_AVX2(name, bytes, rule, offset, inner, factor)                                               \
     AVX2 static void name##_decode_avx2(const struct product *p)                                                \
     {                                                                                                           \
-        superblock_decode_avx2(p, bytes, d_offset, rule, offset, factor, name##_load_avx2);                     \
+        superblock_decode_avx2(p, bytes, rule, offset, inner, factor, name##_load_avx2);                        \
     }                                                                                                           \
     AVX2 static void name##_pack_avx2(const uint8_t *const rows[8], size_t n_blocks, uint8_t *tile)             \
     {                                                                                                           \
-        superblock_pack_avx2(rows, n_blocks, tile, bytes, d_offset, rule, offset, name##_load_avx2);            \
+        superblock_pack_avx2(rows, n_blocks, tile, bytes, offset, name##_load_avx2);                            \
     }                                                                                                           \
     AVX2 static void name##_run_avx2(const struct avx2_job *job)                                                \
     {                                                                                                           \
-        superblock_run_avx2(job, rule, factor);                                                                 \
+        superblock_run_avx2(job, rule, inner, factor);                                                          \
     }                                                                                                           \
     static const struct avx2_family name##_family_avx2 = {                                                      \
         .block_elements = 256,                                                                                  \
@@ -353,14 +409,6 @@ AVX2_INLINE void superblock_run_avx2(const struct avx2_job *job, enum superblock
         .run = name##_run_avx2,                                                                                 \
     };                                                                                                          \
     AVX2_TILES(name)
-
-/* The same for a format of rule SUPERBLOCK_SUM that has a scalar unpacking only, |q| < 64. */
-#define SUPERBLOCK_SCALAR_AVX2(name, bytes, d_offset, factor)                                           \
-    AVX2_INLINE void name##_load_avx2(const uint8_t *block, struct superblock_avx2 *out)                \
-    {                                                                                                   \
-        avx2_load_scalar(block, out, name##_unpack);                                                    \
-    }                                                                                                   \
-    SUPERBLOCK_AVX2(name, bytes, d_offset, SUPERBLOCK_SUM, AVX2_GRID_OFFSET, factor)
 
 #define SUPERBLOCK_DECODE_AVX2(name) \
     [TIER_AVX2] = {.layout = &layout_avx2_decode_q8_k, .run = name##_decode_avx2, .row_tile = 1},

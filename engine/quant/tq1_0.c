@@ -47,7 +47,42 @@ static float tq1_0_dot(const void *row, const void *act, size_t n)
 SCALAR_KERNEL(tq1_0, ACT_Q8_K)
 
 #if defined(__x86_64__)
-SUPERBLOCK_SCALAR_AVX2(tq1_0, sizeof(struct block_tq1_0), offsetof(struct block_tq1_0, d), 1)
+/* 16 digits 0, 1, 2 of 16 bytes. */
+AVX2_INLINE __m256i tq1_0_digits_avx2(__m128i bytes, int power)
+{
+    const __m256i low = _mm256_set1_epi16(255);
+    __m256i v = _mm256_and_si256(_mm256_mullo_epi16(_mm256_cvtepu8_epi16(bytes), _mm256_set1_epi16((short)power)), low);
+    return _mm256_srli_epi16(_mm256_mullo_epi16(v, _mm256_set1_epi16(3)), 8);
+}
+
+/* Digit `power` of 16 bytes, digit `next` of the 16 bytes b: a group in order. */
+AVX2_INLINE __m256i tq1_0_group_avx2(__m128i a, int power, __m128i b, int next)
+{
+    __m256i digits = _mm256_packus_epi16(tq1_0_digits_avx2(a, power), tq1_0_digits_avx2(b, next));
+    return avx2_grid_values(_mm256_sub_epi8(_mm256_permute4x64_epi64(digits, 0xd8), _mm256_set1_epi8(1)));
+}
+
+AVX2_INLINE void tq1_0_load_avx2(const uint8_t *block, struct superblock_avx2 *out)
+{
+    static const int power[5] = {1, 3, 9, 27, 81};
+    const struct block_tq1_0 *b = (const void *)block;
+    __m128i first = avx2_load128(b->digits), second = avx2_load128(b->digits + 16), third = avx2_load128(b->digits + 32);
+    UNROLL
+    for (size_t g = 0; g < 5; g++)
+        out->q[g] = tq1_0_group_avx2(first, power[g], second, power[g]);
+    out->q[5] = tq1_0_group_avx2(third, 1, third, 3);
+    out->q[6] = tq1_0_group_avx2(third, 9, third, 27);
+    /* the last 16: four digits of four bytes, each multiplied into its place modulo 256 */
+    __m256i last = _mm256_cvtepu8_epi16(_mm_set1_epi32((int)load_u32(b->digits + 48)));
+    last = _mm256_mullo_epi16(last, _mm256_setr_epi16(1, 1, 1, 1, 3, 3, 3, 3, 9, 9, 9, 9, 27, 27, 27, 27));
+    __m256i bytes = _mm256_and_si256(last, _mm256_set1_epi16(255));
+    bytes = _mm256_permute4x64_epi64(_mm256_packus_epi16(bytes, bytes), 0x08);
+    out->q[7] = tq1_0_group_avx2(third, 81, _mm256_castsi256_si128(bytes), 1);
+    out->scale = _mm256_set1_epi16(1);
+    avx2_scales(b->d, out);
+}
+
+SUPERBLOCK_AVX2(tq1_0, sizeof(struct block_tq1_0), SUPERBLOCK_SUM, AVX2_GRID_OFFSET, 1, 1)
 #endif
 
 #if defined(__x86_64__)
@@ -92,7 +127,7 @@ SUPERBLOCK_SIGNED_AVX512(tq1_0, sizeof(struct block_tq1_0), 1)
 #endif
 
 #if defined(__aarch64__)
-SUPERBLOCK_KERNEL_NEON(tq1_0, sizeof(struct block_tq1_0), SUPERBLOCK_SUM, 1, tq1_0_unpack)
+SUPERBLOCK_KERNEL_NEON(tq1_0, sizeof(struct block_tq1_0), SUPERBLOCK_SUM, 1, 1, tq1_0_unpack)
 #endif
 
 const struct format format_tq1_0 = {

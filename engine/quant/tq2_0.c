@@ -39,10 +39,10 @@ AVX2_INLINE void tq2_0_load_avx2(const uint8_t *block, struct superblock_avx2 *o
     const struct block_tq2_0 *b = (const void *)block;
     avx2_two_bits(b->packed, out->q);
     out->scale = _mm256_set1_epi16(1);
-    out->min = _mm256_setzero_si256();
+    avx2_scales(b->d, out);
 }
 
-SUPERBLOCK_AVX2(tq2_0, sizeof(struct block_tq2_0), offsetof(struct block_tq2_0, d), SUPERBLOCK_SUM, 1, 1)
+SUPERBLOCK_AVX2(tq2_0, sizeof(struct block_tq2_0), SUPERBLOCK_SUM, 1, 1, 1)
 #endif
 
 #if defined(__x86_64__)
@@ -86,7 +86,7 @@ SUPERBLOCK_TILES_AVX512(tq2_0, sizeof(struct block_tq2_0), SUPERBLOCK_SUM, 1, 1)
 #endif
 
 #if defined(__aarch64__)
-SUPERBLOCK_KERNEL_NEON(tq2_0, sizeof(struct block_tq2_0), SUPERBLOCK_SUM, 1, tq2_0_unpack)
+SUPERBLOCK_KERNEL_NEON(tq2_0, sizeof(struct block_tq2_0), SUPERBLOCK_SUM, 1, 1, tq2_0_unpack)
 #endif
 
 const struct format format_tq2_0 = {

@@ -1,6 +1,7 @@
 /* Tokens per second of a model through the engine, prefill and decode at some depth, and of llama.cpp on the same file.
  *
- *   bench/tokens [--threads N] [--peer DIR] [--rounds N] [--steps N] [--batch N] [--prefill N]... [--depth N]... MODEL
+ *   bench/tokens [--threads N] [--tier NAME] [--peer DIR] [--rounds N] [--steps N] [--batch N]
+ *                [--prefill N]... [--depth N]... MODEL
  *
  * Wall time; engine and peer take turns, medians of the rounds. With a peer the logits of the first 8 tokens are first
  * compared with its portable build bit for bit: no speed is printed for wrong bits. One row per measurement:
@@ -22,13 +23,13 @@
 enum { ROUNDS_MAX = 31, LIST_MAX = 8, CHECKED_TOKENS = 8, THREADS_MAX = 64 };
 
 struct options {
-    const char *model, *peer;
+    const char *model, *tier, *peer;
     unsigned threads, rounds, steps, batch;
     unsigned prefill[LIST_MAX], depth[LIST_MAX];
     size_t n_prefill, n_depth;
 };
 
-static struct options options = {.rounds = 3, .steps = 16, .batch = 512};
+static struct options options = {.tier = "auto", .rounds = 3, .steps = 16, .batch = 512};
 static struct engine *engine;
 static struct session *session;
 static int32_t *tokens;
@@ -247,6 +248,8 @@ static void parse(int argc, char **argv)
             options.steps = n;
         else if (strcmp(argv[i], "--batch") == 0)
             options.batch = n;
+        else if (strcmp(argv[i], "--tier") == 0)
+            options.tier = value;
         else if (strcmp(argv[i], "--peer") == 0)
             options.peer = value;
         else if (strcmp(argv[i], "--prefill") == 0 && options.n_prefill < LIST_MAX)
@@ -276,7 +279,7 @@ int main(int argc, char **argv)
     struct error err;
     parse(argc, argv);
     unsigned n_tokens = longest();
-    struct engine_options open = {.model = options.model, .tier = "auto", .threads = options.threads,
+    struct engine_options open = {.model = options.model, .tier = options.tier, .threads = options.threads,
                                   .context = n_tokens, .batch = options.batch, .prefault = true};
     if (engine_open(&open, &engine, &err) != STATUS_OK || session_new(engine, &session, &err) != STATUS_OK)
         die(err.text);

@@ -22,3 +22,13 @@ bool suite_sanitized(void)
 {
     return true;
 }
+
+bool suite_tsan(void)
+{
+    return false;
+}
+
+bool suite_has_sanitizer(void)
+{
+    return false;
+}

@@ -17,21 +17,24 @@ static bool cuts_in_place(void)
     return strncmp(MHD_get_version(), "0.", 2) == 0;
 }
 
+/* Before 1.0 strict means to close without a reply where framing_fault() has one. From 1.0 on it is needed: 1.0.1
+ * leaves the LF behind a chunk's extension to what follows, and unless it is strict takes that for the end of the
+ * trailer, so that a trailer would be the next request. */
+int framing_strictness(void)
+{
+    return cuts_in_place() ? 0 : 1;
+}
+
 struct walk {
     const char *at;    /* behind the last piece */
     const char *begin, *end; /* of the request's header */
     bool hidden;
 };
 
-/* Only so many zeros between two pieces: a line's end is CR LF or LF. */
-static bool is_line_end(const char *from, const char *to, ptrdiff_t least, ptrdiff_t most)
+/* A line's end is CR LF: nothing but as many zeros is between two pieces. */
+static bool is_line_ends(const char *from, const char *to, ptrdiff_t lines)
 {
-    if (to - from < least || to - from > most)
-        return false;
-    for (; from < to; from++)
-        if (*from)
-            return false;
-    return true;
+    return to - from == 2 * lines && memcmp(from, "\0\0\0", (size_t)(2 * lines)) == 0;
 }
 
 static enum MHD_Result walk_header(void *cls, enum MHD_ValueKind kind, const char *key, size_t key_size,
@@ -40,7 +43,7 @@ static enum MHD_Result walk_header(void *cls, enum MHD_ValueKind kind, const cha
     (void)kind;
     struct walk *w = cls;
     bool inside = key >= w->begin && key + key_size < value && value + value_size < w->end;
-    if (!inside || !is_line_end(w->at, key, 1, 2)) {
+    if (!inside || !is_line_ends(w->at, key, 1)) {
         w->hidden = true;
         return MHD_NO;
     }
@@ -57,7 +60,7 @@ static bool has_hidden_bytes(const struct request *r, const char *method, const 
         return false;
     struct walk w = {.at = version + strlen(version), .begin = method, .end = method + info->header_size};
     MHD_get_connection_values_n(r->mhd, MHD_HEADER_KIND, walk_header, &w);
-    return w.hidden || !is_line_end(w.at, w.end, 2, 4);
+    return w.hidden || !is_line_ends(w.at, w.end, 2);
 }
 
 /* ---- what is shown ---- */
@@ -67,11 +70,11 @@ static bool span_is_word(struct span s, const char *word)
     return s.size == strlen(word) && strncasecmp(s.data, word, s.size) == 0;
 }
 
-static enum MHD_Result find_blank(void *cls, enum MHD_ValueKind kind, const char *key, size_t key_size,
-                                  const char *value, size_t value_size)
+static enum MHD_Result find_odd_byte(void *cls, enum MHD_ValueKind kind, const char *key, size_t key_size,
+                                     const char *value, size_t value_size)
 {
-    (void)kind, (void)value, (void)value_size;
-    if (key_size == 0)
+    (void)kind;
+    if (key_size == 0 || (value_size && memchr(value, '\r', value_size)))
         *(bool *)cls = true;
     for (size_t i = 0; i < key_size; i++)
         if (key[i] <= ' ' || key[i] == 0x7f)
@@ -89,6 +92,8 @@ static const char *length_fault(const struct request *r)
         return "more than one Content-Length";
     if (lengths && codings)
         return "Content-Length together with Transfer-Encoding";
+    if (codings && r->http_1_0)
+        return "a Transfer-Encoding in HTTP/1.0";
     if (codings > 1 || (codings && !span_is_word(coding, "chunked")))
         return "a Transfer-Encoding other than \"chunked\"";
     return NULL;
@@ -97,19 +102,19 @@ static const char *length_fault(const struct request *r)
 const char *framing_fault(const struct request *r, const char *method, const char *version)
 {
     size_t hosts;
-    bool blank = false;
+    bool odd = false;
     request_header_get(r, "Host", &hosts);
-    MHD_get_connection_values_n(r->mhd, MHD_HEADER_KIND, find_blank, &blank);
+    MHD_get_connection_values_n(r->mhd, MHD_HEADER_KIND, find_odd_byte, &odd);
     if (has_hidden_bytes(r, method, version))
-        return "a NUL, a continued line or an empty name in the header";
-    if (blank)
-        return "a header name is empty, or holds a blank or a control character";
+        return "a NUL, a bare LF, a continued line or an empty name in the header";
+    if (odd)
+        return "a header name that is empty or holds a blank or a control character, or a bare CR";
     if (hosts > 1)
         return "more than one Host";
     if (hosts == 0 && !r->http_1_0)
         return "no Host";
-    if (r->uri.size && memchr(r->uri.data, ' ', r->uri.size))
-        return "a blank in the request target";
+    if (r->uri.size == 0 || memchr(r->uri.data, ' ', r->uri.size))
+        return "no request target, or a blank in it";
     if (r->authority.data && (r->authority.size == 0 || memchr(r->authority.data, '@', r->authority.size)))
         return "a request target without a host, or with a user's name";
     return length_fault(r);

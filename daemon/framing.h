@@ -9,4 +9,7 @@ struct request;
  * with its method and version: their addresses count. */
 const char *framing_fault(const struct request *r, const char *method, const char *version);
 
+/* The value of MHD_OPTION_STRICT_FOR_CLIENT for the libmicrohttpd that runs. */
+int framing_strictness(void);
+
 #endif

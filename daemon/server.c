@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "daemon/connection.h"
+#include "daemon/framing.h"
 #include "daemon/request.h"
 
 enum {
@@ -263,7 +264,8 @@ static enum status start_http(struct server *s, struct error *err)
         flags, 0, NULL, NULL, request_handle, s, MHD_OPTION_EXTERNAL_LOGGER, on_mhd_log, NULL,
         MHD_OPTION_NOTIFY_CONNECTION, connection_notify, s, MHD_OPTION_NOTIFY_COMPLETED, request_completed, s,
         MHD_OPTION_URI_LOG_CALLBACK, request_begin, s, MHD_OPTION_CONNECTION_LIMIT, limit,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY,
+        MHD_OPTION_STRICT_FOR_CLIENT, framing_strictness(), MHD_OPTION_END);
     if (!mhd)
         return error_set(err, STATUS_IO, "libmicrohttpd does not start");
     enum status status = pump_start(&s->pump, &s->loop, mhd, err);

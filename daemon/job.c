@@ -13,7 +13,8 @@
 #include "daemon/server.h"
 
 #define NS_PER_MS 1000000ull
-enum { PROGRESS_INTERVAL_MS = 500, RETRY_AFTER_MAX_S = 3600 };
+enum { PROGRESS_INTERVAL_MS = 500 };
+#define RETRY_AFTER_MAX_S 3600 /* no enum: clang 19 wants none beside a double */
 
 uint64_t clock_ns(void)
 {

@@ -49,7 +49,8 @@ static int compare(const void *a, const void *b)
 
 double slowness(void)
 {
-    enum { N = 7, NOMINAL_MS = 10 };
+    enum { N = 7 };
+    const double nominal_ms = 10;
     double times[N];
     for (int i = 0; i < N; i++) {
         double before = now_ms();
@@ -57,7 +58,7 @@ double slowness(void)
         times[i] = now_ms() - before;
     }
     qsort(times, N, sizeof times[0], compare);
-    double factor = times[N / 2] / NOMINAL_MS;
+    double factor = times[N / 2] / nominal_ms;
     return (factor > 1 ? factor : 1) * (suite_sanitized() ? 4 : 1);
 }
 

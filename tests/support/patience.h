@@ -8,7 +8,8 @@
 
 #include <stdbool.h>
 
-enum { PATIENCE_MS = 120000, ATTEMPTS = 12, BEYOND_PATIENCE_S = 600 };
+#define PATIENCE_MS 120000 /* no enum: clang 19 wants none beside a double */
+enum { ATTEMPTS = 12, BEYOND_PATIENCE_S = 600 };
 
 double now_ms(void);
 void sleep_ms(double ms);

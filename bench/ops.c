@@ -114,7 +114,7 @@ static void bench_rows(enum cpu_tier tier)
     double cycles;
 #define ROW(name, elements, statement)                                                              \
     CYCLES(cycles, 30, 20, statement);                                                              \
-    printf("%-7s %-40s %6.2f cycles/element\n", cpu_tier_name(tier), name, cycles / (elements))
+    printf("%-7s %-40s %6.2f cycles/element\n", cpu_tier_name(tier), name, cycles / (double)(elements))
     ROW("rms norm, one row of 2048", N, ops_rms_norm(tier, &norm));
     norm.n_rows = ROWS;
     ROW("rms norm, 32 rows of 2048", N * ROWS, ops_rms_norm(tier, &norm));

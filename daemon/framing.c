@@ -53,7 +53,8 @@ static enum MHD_Result walk_header(void *cls, enum MHD_ValueKind kind, const cha
 
 static bool has_hidden_bytes(const struct request *r, const char *method, const char *version)
 {
-    if (version != r->target_end + 1) /* the one blank between them became the target's end */
+    /* the one blank between two of them became the end of the former */
+    if (r->target != method + strlen(method) + 1 || version != r->target_end + 1)
         return true;
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(r->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
     if (!cuts_in_place() || !info)
@@ -106,7 +107,7 @@ const char *framing_fault(const struct request *r, const char *method, const cha
     request_header_get(r, "Host", &hosts);
     MHD_get_connection_values_n(r->mhd, MHD_HEADER_KIND, find_odd_byte, &odd);
     if (has_hidden_bytes(r, method, version))
-        return "a NUL, a bare LF, a continued line or an empty name in the header";
+        return "a NUL, a bare LF, a blank too many, a continued line or an empty name in the header";
     if (odd)
         return "a header name that is empty or holds a blank or a control character, or a bare CR";
     if (hosts > 1)

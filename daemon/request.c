@@ -130,6 +130,7 @@ void *request_begin(void *cls, const char *uri, struct MHD_Connection *mhd)
     r->mhd = mhd;
     buffer_text(&r->uri, uri);
     buffer_byte(&r->uri, 0);
+    r->target = uri;
     r->target_end = uri + strlen(uri);
     if (!r->uri.failed) {
         r->uri.size--; /* the terminator */

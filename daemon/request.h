@@ -54,7 +54,7 @@ struct request {
     char method_name[16];
     struct buffer uri;         /* as sent */
     struct span authority;     /* in uri, where that is "http://authority/path"; else data is NULL */
-    const char *target_end;    /* in libmicrohttpd's memory: its end as text; to be compared, not read */
+    const char *target, *target_end; /* in libmicrohttpd's memory, its end as text: to be compared, not read */
     struct buffer path;        /* unescaped, counted, without query */
     char id[REQUEST_ID_BYTES_MAX + 1];
     char cors_origin[CONFIG_ORIGIN_BYTES_MAX + 1]; /* to be named in the reply's CORS headers; "" if none */

@@ -81,6 +81,7 @@ TEST(ambiguous_framing_is_refused_and_the_connection_closed)
         "GET /health HTTP/1.1\r\n: 1\r\nHost: a\r\n\r\n",
         "GET /health x HTTP/1.1\r\nHost: a\r\n\r\n",
         "GET  HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET  /health HTTP/1.1\r\nHost: a\r\n\r\n",
         "GET http:///health HTTP/1.1\r\nHost: a\r\n\r\n",
         "GET http://user@a/health HTTP/1.1\r\nHost: a\r\n\r\n",
         "GET http://a/health HTTP/1.1\r\n\r\n",
@@ -136,6 +137,8 @@ TEST(a_nul_in_the_header_is_refused)
         size_t size;
     } requests[] = {
         BYTES("GET /health\0 HTTP/1.1\r\nHost: a\r\n\r\n"),
+        BYTES("GET\0T /health HTTP/1.1\r\nHost: a\r\n\r\n"),
+        BYTES("GET /health HTTP/1.1\0x\r\nHost: a\r\n\r\n"),
         BYTES("GET /health\0x HTTP/1.1\r\nHost: a\r\n\r\n"),
         BYTES("GET /health\0\0/x HTTP/1.1\r\nHost: a\r\n\r\n"),
         BYTES("GET \0/health HTTP/1.1\r\nHost: a\r\n\r\n"),

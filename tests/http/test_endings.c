@@ -15,22 +15,6 @@
 static struct daemon d;
 static const char *const slow[] = {"--tier", "scalar", "--threads", "1", "--batch", "32", NULL};
 
-static struct http_reply post(const char *path, const char *body)
-{
-    struct http_reply r;
-    http_call(d.address, "POST", path, NULL, body, &r);
-    return r;
-}
-
-static void expect(const char *path, const char *body, int status, const char *text)
-{
-    struct http_reply r = post(path, body);
-    if (r.status != status || (text && !http_has(&r, text)))
-        ck_abort_msg("%s %.200s: %d %s, expected %d with %s", path, body, r.status, r.body.data ? r.body.data : "",
-                     status, text ? text : "anything");
-    http_reply_clear(&r);
-}
-
 static struct http begin_at(const char *address, const char *path, const char *body)
 {
     struct http h;
@@ -54,7 +38,7 @@ static void expect_metric(const char *series, double value)
 
 static void tokens_of(const char *body, int32_t *ids, size_t n)
 {
-    struct http_reply r = post("/generate", body);
+    struct http_reply r = daemon_post(&d, "/generate", body);
     const char *at = strstr(r.body.data, "\"tokens\":[");
     ck_assert_int_eq(r.status, 200);
     for (size_t i = 0; i < n; i++) {
@@ -78,9 +62,9 @@ TEST(a_stop_token_ends_a_generation_and_is_not_shown)
         snprintf(body, sizeof body, "{\"prompt\":[1,5],\"max_tokens\":6,\"ignore_eos\":true,\"stop_tokens\":[%d],\"stream\":%s,"
                  "\"logprobs\":1}", ids[5], streams ? "true" : "false");
         snprintf(says, sizeof says, "\"reason\":\"stop\",\"prompt_tokens\":2,");
-        expect("/generate", body, 200, says);
+        daemon_expect(&d, "/generate", body, 200, says);
         snprintf(says, sizeof says, "\"generated_tokens\":%zu,", at + 1); /* it was generated */
-        expect("/generate", body, 200, says);
+        daemon_expect(&d, "/generate", body, 200, says);
     }
     daemon_stop(&d);
 }
@@ -108,21 +92,26 @@ TEST(an_end_token_ends_a_generation_everywhere)
     gguf_builder_bool(b, "tokenizer.ggml.add_eos_token", true);
     gguf_builder_remove_key(b, "general.name");
     daemon_start(&d, write_model(b, "ends"), NULL);
-    expect("/generate", "{\"prompt\":[1,5],\"max_tokens\":6,\"stream\":false}", 200, "\"tokens\":[],\"text\":\"\",\"reason\":\"eos\"");
-    expect("/generate", "{\"prompt\":[1,5],\"max_tokens\":6}", 200, "{\"done\":true,\"text\":\"\",\"reason\":\"eos\"");
-    expect("/generate", "{\"prompt\":[1,5],\"max_tokens\":6,\"ignore_eos\":true,\"stream\":false}", 200, "\"reason\":\"length\"");
-    expect("/v1/completions", "{\"prompt\":[1,5],\"max_tokens\":6}", 200, "\"finish_reason\":\"stop\"");
-    expect("/v1/completions", "{\"prompt\":[1,5],\"max_tokens\":6,\"logprobs\":1}", 200, "\"token_logprobs\":[-");
-    expect("/v1/completions", "{\"prompt\":[1,5],\"max_tokens\":6,\"logprobs\":1,\"stream\":true}", 200, "\"finish_reason\":\"stop\"");
-    expect("/v1/models", "{}", 405, NULL);
+    daemon_expect(&d, "/generate", "{\"prompt\":[1,5],\"max_tokens\":6,\"stream\":false}",
+                  200, "\"tokens\":[],\"text\":\"\",\"reason\":\"eos\"");
+    daemon_expect(&d, "/generate", "{\"prompt\":[1,5],\"max_tokens\":6}",
+                  200, "{\"done\":true,\"text\":\"\",\"reason\":\"eos\"");
+    daemon_expect(&d, "/generate", "{\"prompt\":[1,5],\"max_tokens\":6,\"ignore_eos\":true,\"stream\":false}",
+                  200, "\"reason\":\"length\"");
+    daemon_expect(&d, "/v1/completions", "{\"prompt\":[1,5],\"max_tokens\":6}", 200, "\"finish_reason\":\"stop\"");
+    daemon_expect(&d, "/v1/completions", "{\"prompt\":[1,5],\"max_tokens\":6,\"logprobs\":1}",
+                  200, "\"token_logprobs\":[-");
+    daemon_expect(&d, "/v1/completions", "{\"prompt\":[1,5],\"max_tokens\":6,\"logprobs\":1,\"stream\":true}",
+                  200, "\"finish_reason\":\"stop\"");
+    daemon_expect(&d, "/v1/models", "{}", 405, NULL);
     /* A nameless model goes by its architecture, and its vocabulary wants the token behind each text. */
-    expect("/v1/completions", "{\"prompt\":[1,5],\"max_tokens\":1}", 200, "\"model\":\"llama\"");
+    daemon_expect(&d, "/v1/completions", "{\"prompt\":[1,5],\"max_tokens\":1}", 200, "\"model\":\"llama\"");
     char says[64];
     snprintf(says, sizeof says, ",%d],\"count\":", id);
-    expect("/tokenize", "{\"content\":\"ab\",\"add_special\":true}", 200, says);
-    expect("/logits", "{\"prompt\":\"ab\",\"top\":1}", 200, ",\"vocab\":");
+    daemon_expect(&d, "/tokenize", "{\"content\":\"ab\",\"add_special\":true}", 200, says);
+    daemon_expect(&d, "/logits", "{\"prompt\":\"ab\",\"top\":1}", 200, ",\"vocab\":");
     snprintf(says, sizeof says, "\"tokens\":[1,5,%d]", id);
-    struct http_reply r = post("/logits", "{\"prompt\":[1,5],\"top\":1}");
+    struct http_reply r = daemon_post(&d, "/logits", "{\"prompt\":[1,5],\"top\":1}");
     ck_assert(!http_has(&r, says)); /* ids stay as they are */
     http_reply_clear(&r);
     daemon_stop(&d);
@@ -132,12 +121,13 @@ END
 TEST(a_prompt_of_no_tokens_is_refused)
 {
     daemon_start(&d, write_model(gguf_builder_tiny(&(struct tiny_model){.type = 8, .bpe = true, .seed = 3}), "bpe"), NULL);
-    expect("/generate", "{\"prompt\":\"\"}", 400, "prompt: holds no token"); /* no BOS is put in front here */
-    expect("/logits", "{\"prompt\":[\"\",\"\"]}", 400, "prompt: holds no token");
-    expect("/v1/completions", "{\"prompt\":[\"a\",\"\"]}", 400, "holds no token");
-    expect("/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":2,\"echo\":true}", 200, "\"text\":\"a");
-    expect("/tokenize", "{\"content\":\"\",\"add_special\":true}", 200, "{\"tokens\":[],\"count\":0}");
-    expect("/detokenize", "{\"tokens\":[]}", 200, "{\"content\":\"\"}");
+    daemon_expect(&d, "/generate", "{\"prompt\":\"\"}",
+                  400, "prompt: holds no token"); /* no BOS is put in front here */
+    daemon_expect(&d, "/logits", "{\"prompt\":[\"\",\"\"]}", 400, "prompt: holds no token");
+    daemon_expect(&d, "/v1/completions", "{\"prompt\":[\"a\",\"\"]}", 400, "holds no token");
+    daemon_expect(&d, "/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":2,\"echo\":true}", 200, "\"text\":\"a");
+    daemon_expect(&d, "/tokenize", "{\"content\":\"\",\"add_special\":true}", 200, "{\"tokens\":[],\"count\":0}");
+    daemon_expect(&d, "/detokenize", "{\"tokens\":[]}", 200, "{\"content\":\"\"}");
     daemon_stop(&d);
 }
 END
@@ -145,16 +135,18 @@ END
 TEST(an_echo_without_probabilities_is_the_prompt_and_its_continuation)
 {
     daemon_start(&d, model_tiny(), NULL);
-    struct http_reply r = post("/detokenize", "{\"tokens\":[260,261,262]}");
+    struct http_reply r = daemon_post(&d, "/detokenize", "{\"tokens\":[260,261,262]}");
     struct json_value root;
     ck_assert(json_check(buffer_span(&r.body), &root, NULL) == STATUS_OK);
     const char *from = strchr(r.body.data, ':') + 2; /* behind the quote */
     char says[200];
     snprintf(says, sizeof says, "\"text\":\"%.*s", (int)(strrchr(from, '"') - from), from);
     http_reply_clear(&r);
-    expect("/v1/completions", "{\"prompt\":[260,261,262],\"max_tokens\":3,\"echo\":true}", 200, says);
-    expect("/v1/completions", "{\"prompt\":[260,261,262],\"max_tokens\":3,\"echo\":true,\"stream\":true}", 200, says);
-    expect("/v1/completions", "{\"prompt\":[260,261,262],\"max_tokens\":0,\"echo\":true}", 200, "\"finish_reason\":\"length\"");
+    daemon_expect(&d, "/v1/completions", "{\"prompt\":[260,261,262],\"max_tokens\":3,\"echo\":true}", 200, says);
+    daemon_expect(&d, "/v1/completions", "{\"prompt\":[260,261,262],\"max_tokens\":3,\"echo\":true,\"stream\":true}",
+                  200, says);
+    daemon_expect(&d, "/v1/completions", "{\"prompt\":[260,261,262],\"max_tokens\":0,\"echo\":true}",
+                  200, "\"finish_reason\":\"length\"");
     daemon_stop(&d);
 }
 END
@@ -164,7 +156,7 @@ TEST(a_deadline_that_is_over_ends_with_the_token_at_hand)
 {
     daemon_start(&d, model_slow(), slow);
     for (int i = 0; i < 5; i++) {
-        struct http_reply r = post("/generate", "{\"prompt\":[1,5,6,7],\"max_tokens\":4000,\"ignore_eos\":true,\"stream\":false,"
+        struct http_reply r = daemon_post(&d, "/generate", "{\"prompt\":[1,5,6,7],\"max_tokens\":4000,\"ignore_eos\":true,\"stream\":false,"
                                                 "\"cache_prompt\":false,\"deadline_ms\":1}");
         bool ended = r.status == 200 && http_has(&r, "\"reason\":\"deadline\"");
         if (!ended && (r.status != 503 || !http_has(&r, "problem:queue-timeout")))
@@ -208,7 +200,7 @@ TEST(a_client_that_leaves_ends_every_kind_of_job)
         expect_metric("ggufd_jobs_running", 0);
         free(body);
     }
-    expect("/logits", "{\"prompt\":[1,5],\"top\":1}", 200, "\"position\":1");
+    daemon_expect(&d, "/logits", "{\"prompt\":[1,5],\"top\":1}", 200, "\"position\":1");
     daemon_stop(&d);
 }
 END
@@ -297,7 +289,8 @@ TEST(a_reader_that_never_comes_ends_its_job)
     expect_metric("ggufd_jobs_running", 1);
     http_close(&h);
     expect_metric("ggufd_jobs_running", 0);
-    expect("/generate", "{\"prompt\":[1,5],\"max_tokens\":1,\"stream\":false}", 200, "\"generated_tokens\":1,");
+    daemon_expect(&d, "/generate", "{\"prompt\":[1,5],\"max_tokens\":1,\"stream\":false}",
+                  200, "\"generated_tokens\":1,");
     daemon_stop(&d);
 }
 END
@@ -307,7 +300,7 @@ TEST(many_rows_of_logits_are_one_reply)
 {
     daemon_start(&d, write_model(gguf_builder_tiny(&(struct tiny_model){.type = 8, .context = 1024, .seed = 3}), "long"), NULL);
     char *body = with_long_prompt(1000, ",\"positions\":\"all\",\"top\":100");
-    struct http_reply r = post("/logits", body);
+    struct http_reply r = daemon_post(&d, "/logits", body);
     struct json_value root;
     ck_assert_int_eq(r.status, 200);
     ck_assert_uint_gt(r.body.size, 5 << 20);
@@ -395,11 +388,11 @@ TEST(at_the_level_of_errors_an_orderly_life_is_silent)
     daemon_fork(&d, model_tiny(), (const char *const[]){"--listen", address, "--log-level", "error", "--log-prompts", NULL});
     snprintf(d.address, sizeof d.address, "%s", address);
     ck_assert(daemon_wait_ready(&d, PATIENCE_MS));
-    expect("/generate", "{\"prompt\":\"a\",\"max_tokens\":2,\"stream\":false}", 200, "\"text\"");
-    expect("/logits", "{\"prompt\":\"a\",\"top\":1}", 200, "\"logit\"");
-    expect("/generate", "{", 400, "invalid-json");
+    daemon_expect(&d, "/generate", "{\"prompt\":\"a\",\"max_tokens\":2,\"stream\":false}", 200, "\"text\"");
+    daemon_expect(&d, "/logits", "{\"prompt\":\"a\",\"top\":1}", 200, "\"logit\"");
+    daemon_expect(&d, "/generate", "{", 400, "invalid-json");
     kill(d.pid, SIGHUP);
-    expect("/generate", "{\"prompt\":[1],\"max_tokens\":1}", 200, "\"done\"");
+    daemon_expect(&d, "/generate", "{\"prompt\":[1],\"max_tokens\":1}", 200, "\"done\"");
     kill(d.pid, SIGTERM);
     ck_assert_int_eq(daemon_wait(&d, PATIENCE_MS), 0);
     char *log = suite_read(d.log, NULL);

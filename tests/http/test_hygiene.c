@@ -859,6 +859,23 @@ TEST(a_file_replaced_by_rename_serves_on_and_one_rewritten_in_place_is_noticed)
 }
 END
 
+TEST(a_rewritten_file_is_noticed_without_a_request)
+{
+    char path[128];
+    size_t size;
+    snprintf(path, sizeof path, "%s/rewritten.gguf", suite_tmp());
+    char *image = suite_read(model_tiny(), &size);
+    FILE *f = fopen(path, "w");
+    ck_assert_uint_eq(fwrite(image, 1, size, f), size);
+    fclose(f);
+    free(image);
+    daemon_start(&d, path, NULL);
+    ck_assert_int_eq(truncate(path, (off_t)size - 4096), 0);
+    ck_assert(daemon_logged(&d, "model-changed", PATIENCE_MS));
+    daemon_stop(&d);
+}
+END
+
 SUITE(hygiene, T(ambiguous_framing_is_refused_and_the_connection_closed), T(a_line_ends_with_CR_and_LF),
       T(continued_header_lines_are_refused), T(an_extension_of_a_chunk_is_read_over_or_refused),
       T(a_nul_in_the_header_is_refused), T(odd_but_clear_requests_are_served), T(a_target_may_name_scheme_and_host),
@@ -868,4 +885,5 @@ SUITE(hygiene, T(ambiguous_framing_is_refused_and_the_connection_closed), T(a_li
       T(no_memory_is_writable_and_executable), T(slow_senders_are_disconnected),
       T(a_daemon_that_was_stopped_forgives_the_time), T(request_ids_are_kept_or_made), T(keys_guard_every_route_but_the_open_ones),
       T(foreign_origins_are_refused_and_allowed_ones_get_cors), T(unix_sockets_have_a_mode_and_replace_only_dead_ones),
-      T(a_half_close_cancels_on_tcp_only), T(a_file_replaced_by_rename_serves_on_and_one_rewritten_in_place_is_noticed))
+      T(a_half_close_cancels_on_tcp_only), T(a_file_replaced_by_rename_serves_on_and_one_rewritten_in_place_is_noticed),
+      T(a_rewritten_file_is_noticed_without_a_request))

@@ -21,22 +21,6 @@ static const char *start(const char *model, const char *const *options)
     return d.address;
 }
 
-static struct http_reply post(const char *path, const char *body)
-{
-    struct http_reply r;
-    http_call(d.address, "POST", path, NULL, body, &r);
-    return r;
-}
-
-static void expect(const char *path, const char *body, int status, const char *text)
-{
-    struct http_reply r = post(path, body);
-    if (r.status != status || (text && !http_has(&r, text)))
-        ck_abort_msg("%s %.200s: %d %s, expected %d with %s", path, body, r.status, r.body.data ? r.body.data : "",
-                     status, text ? text : "anything");
-    http_reply_clear(&r);
-}
-
 /* A string member's value as it stands in the JSON, escapes and all. */
 static void member(const char *json, const char *key, struct buffer *out)
 {
@@ -90,7 +74,7 @@ TEST(a_stream_says_the_same_as_one_reply)
         struct buffer whole = {0}, text = {0}, line = {0};
         struct http_reply r;
         snprintf(body, sizeof body, "{%s,\"stream\":false}", requests[i]);
-        r = post("/generate", body);
+        r = daemon_post(&d, "/generate", body);
         ck_assert_int_eq(r.status, 200);
         member(r.body.data, "text", &whole);
         double n = number(r.body.data, "generated_tokens");
@@ -203,7 +187,8 @@ TEST(a_cancelled_prefill_leaves_a_cache_that_gives_the_same_logits)
     enum { ASKED = 96 };
     start(model_slow(), slow);
     char *all = long_prompt_body(3000, ",\"max_tokens\":1"), *ids = prompt_of_ids(ASKED), *ask = NULL;
-    expect("/generate", "{\"prompt\":[9,9,9],\"max_tokens\":0,\"stream\":false}", 200, NULL); /* no common prefix */
+    daemon_expect(&d, "/generate", "{\"prompt\":[9,9,9],\"max_tokens\":0,\"stream\":false}",
+                  200, NULL); /* no common prefix */
     struct http h = begin(all);
     while (daemon_metric(&d, "ggufd_context_used_tokens") < 64)
         sleep_ms(2);
@@ -212,7 +197,7 @@ TEST(a_cancelled_prefill_leaves_a_cache_that_gives_the_same_logits)
     struct http_reply replies[2];
     for (int fresh = 0; fresh < 2; fresh++) {
         ck_assert(asprintf(&ask, "{\"prompt\":%s,\"top\":20%s}", ids, fresh ? ",\"cache_prompt\":false" : "") > 0);
-        replies[fresh] = post("/logits", ask);
+        replies[fresh] = daemon_post(&d, "/logits", ask);
         ck_assert_int_eq(replies[fresh].status, 200);
         free(ask);
     }
@@ -234,7 +219,7 @@ TEST(a_repeated_prompt_is_reused_and_counted)
 {
     start(model_tiny(), NULL);
     char *body = long_prompt_body(200, ",\"max_tokens\":2,\"stream\":false");
-    struct http_reply first = post("/generate", body), second = post("/generate", body);
+    struct http_reply first = daemon_post(&d, "/generate", body), second = daemon_post(&d, "/generate", body);
     ck_assert(number(first.body.data, "cached_tokens") < 1);
     ck_assert(number(second.body.data, "cached_tokens") >= 199);
     ck_assert(number(second.body.data, "cached_tokens") < 200);
@@ -243,7 +228,7 @@ TEST(a_repeated_prompt_is_reused_and_counted)
     http_reply_clear(&second);
     free(body);
     body = long_prompt_body(200, ",\"max_tokens\":2,\"stream\":false,\"cache_prompt\":false");
-    first = post("/generate", body);
+    first = daemon_post(&d, "/generate", body);
     ck_assert(number(first.body.data, "cached_tokens") < 1);
     http_reply_clear(&first);
     free(body);
@@ -255,14 +240,15 @@ TEST(the_line_is_bounded_and_the_refusal_says_when_to_come_back)
 {
     static const char *const options[] = {"--tier", "scalar", "--threads", "1", "--queue", "2", NULL};
     start(model_slow(), options);
-    expect("/generate", "{\"prompt\":[1,9],\"max_tokens\":20,\"ignore_eos\":true,\"stream\":false}", 200, NULL);
+    daemon_expect(&d, "/generate", "{\"prompt\":[1,9],\"max_tokens\":20,\"ignore_eos\":true,\"stream\":false}",
+                  200, NULL);
     struct http jobs[3];
     for (int i = 0; i < 3; i++) {
         jobs[i] = begin("{\"prompt\":[1,9],\"max_tokens\":2000,\"ignore_eos\":true}");
         ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_running", 1, PATIENCE_MS));
         ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_queued", i, PATIENCE_MS));
     }
-    struct http_reply r = post("/generate", "{\"prompt\":[1,9],\"max_tokens\":1}");
+    struct http_reply r = daemon_post(&d, "/generate", "{\"prompt\":[1,9],\"max_tokens\":1}");
     ck_assert_int_eq(r.status, 503);
     ck_assert(http_has(&r, "queue-full"));
     const char *retry = http_header(&r, "Retry-After");
@@ -272,7 +258,7 @@ TEST(the_line_is_bounded_and_the_refusal_says_when_to_come_back)
     ck_assert(number(r.body.data, "retry_after_s") >= atoi(retry));
     http_reply_clear(&r);
     ck_assert(daemon_metric(&d, "ggufd_jobs_total{route=\"/generate\",reason=\"refused\"}") >= 1);
-    expect("/tokenize", "{\"content\":\"a\"}", 200, NULL);
+    daemon_expect(&d, "/tokenize", "{\"content\":\"a\"}", 200, NULL);
     for (int i = 0; i < 3; i++)
         http_close(&jobs[i]);
     ck_assert(daemon_metric_becomes(&d, "ggufd_jobs_queued", 0, PATIENCE_MS));
@@ -287,7 +273,7 @@ TEST(a_job_is_cancelled_by_its_id)
     struct http_reply r = {0}, other;
     struct buffer line = {0};
     ck_assert(http_read_head(&h, &r, PATIENCE_MS) && http_read_line(&h, &r, &line, PATIENCE_MS));
-    other = post("/generate", "{\"prompt\":[1],\"id\":\"job-7\"}");
+    other = daemon_post(&d, "/generate", "{\"prompt\":[1],\"id\":\"job-7\"}");
     ck_assert_int_eq(other.status, 409);
     ck_assert(http_has(&other, "duplicate-id"));
     http_reply_clear(&other);
@@ -322,7 +308,7 @@ END
 static bool asked_in_time(const char *body, int status, const char *text, double least_ms, double limit_ms)
 {
     double before = now_ms();
-    struct http_reply r = post("/generate", body);
+    struct http_reply r = daemon_post(&d, "/generate", body);
     double took = now_ms() - before;
     bool right = r.status == status && http_has(&r, text);
     if (!right && (r.status != 503 || !http_has(&r, "queue-timeout")))
@@ -461,12 +447,12 @@ TEST(the_context_is_a_hard_edge)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char *body = long_prompt_body(cases[i].prompt, cases[i].more);
-        expect("/generate", body, cases[i].status, cases[i].text);
+        daemon_expect(&d, "/generate", body, cases[i].status, cases[i].text);
         free(body);
     }
     char *ids = prompt_of_ids(512), *body = NULL;
     ck_assert(asprintf(&body, "{\"prompt\":%s,\"format\":\"f32\",\"positions\":\"all\"}", ids) > 0);
-    struct http_reply r = post("/logits", body);
+    struct http_reply r = daemon_post(&d, "/logits", body);
     ck_assert_int_eq(r.status, 200);
     ck_assert_ptr_nonnull(strstr(http_header(&r, "X-Logits-Shape"), "512,"));
     ck_assert_str_eq(http_header(&r, "X-Logits-Dtype"), "float32-le");
@@ -481,9 +467,9 @@ END
 TEST(a_vocabulary_alone_tokenizes_and_refuses_the_rest)
 {
     start(model_vocabulary(), NULL);
-    expect("/tokenize", "{\"content\":\"a\"}", 200, NULL);
-    expect("/generate", "{\"prompt\":\"a\"}", 409, "vocabulary-only");
-    expect("/logits", "{\"prompt\":\"a\"}", 409, "vocabulary-only");
+    daemon_expect(&d, "/tokenize", "{\"content\":\"a\"}", 200, NULL);
+    daemon_expect(&d, "/generate", "{\"prompt\":\"a\"}", 409, "vocabulary-only");
+    daemon_expect(&d, "/logits", "{\"prompt\":\"a\"}", 409, "vocabulary-only");
     daemon_stop(&d);
 }
 END
@@ -494,7 +480,7 @@ TEST(a_reply_of_known_length_is_counted_and_logged_as_it_ended)
     enum { ROUNDS = 150 };
     start(model_tiny(), NULL);
     for (int i = 1; i <= ROUNDS; i++) {
-        expect("/logits", "{\"prompt\":[1,5,6,7],\"format\":\"f32\",\"positions\":\"all\"}", 200, NULL);
+        daemon_expect(&d, "/logits", "{\"prompt\":[1,5,6,7],\"format\":\"f32\",\"positions\":\"all\"}", 200, NULL);
         double n = daemon_metric(&d, "ggufd_jobs_total{route=\"/logits\",reason=\"length\"}");
         if (n < i || n > i)
             ck_abort_msg("%.0f of %d replies are counted", n, i);
@@ -529,10 +515,10 @@ static const char *model_with_a_hole(void)
 TEST(a_value_that_is_not_finite_is_a_problem_first_and_a_cut_later)
 {
     start(model_with_a_hole(), NULL);
-    expect("/logits", "{\"prompt\":[1,5,6],\"positions\":\"all\"}", 200, NULL);
-    expect("/logits", "{\"prompt\":[1,5,9],\"positions\":\"all\"}", 500, "position 2");
-    expect("/generate", "{\"prompt\":[1,5,9],\"max_tokens\":2}", 500, "non-finite-logits");
-    expect("/logits", "{\"prompt\":[9,5],\"format\":\"f32\",\"positions\":[0]}", 500, "position 0");
+    daemon_expect(&d, "/logits", "{\"prompt\":[1,5,6],\"positions\":\"all\"}", 200, NULL);
+    daemon_expect(&d, "/logits", "{\"prompt\":[1,5,9],\"positions\":\"all\"}", 500, "position 2");
+    daemon_expect(&d, "/generate", "{\"prompt\":[1,5,9],\"max_tokens\":2}", 500, "non-finite-logits");
+    daemon_expect(&d, "/logits", "{\"prompt\":[9,5],\"format\":\"f32\",\"positions\":[0]}", 500, "position 0");
     struct http h;
     struct http_reply r = {0};
     ck_assert(http_open(&h, d.address));
@@ -565,7 +551,7 @@ TEST(a_client_that_stops_reading_is_cut_and_holds_nobody_up)
     for (int i = 0; i < 8; i++) /* pipelined: about 4 MB each */
         ck_assert(http_request(&h, "POST", "/logits", NULL, body));
     double before = now_ms();
-    expect("/generate", "{\"prompt\":[1,9],\"max_tokens\":5,\"stream\":false}", 200, NULL);
+    daemon_expect(&d, "/generate", "{\"prompt\":[1,9],\"max_tokens\":5,\"stream\":false}", 200, NULL);
     ck_assert(daemon_metric_becomes(&d, "ggufd_connections", 1, PATIENCE_MS)); /* the one that asks */
     printf("note: cut after %.0f ms\n", now_ms() - before);
     http_close(&h);

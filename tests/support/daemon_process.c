@@ -150,6 +150,22 @@ void daemon_stop(struct daemon *d)
     ck_assert_int_eq(status, 0);
 }
 
+struct http_reply daemon_post(const struct daemon *d, const char *path, const char *body)
+{
+    struct http_reply r;
+    http_call(d->address, "POST", path, NULL, body, &r);
+    return r;
+}
+
+void daemon_expect(const struct daemon *d, const char *path, const char *body, int status, const char *text)
+{
+    struct http_reply r = daemon_post(d, path, body);
+    if (r.status != status || (text && !http_has(&r, text)))
+        ck_abort_msg("%s %.200s: %d %s, expected %d with %s", path, body, r.status, r.body.data ? r.body.data : "",
+                     status, text ? text : "anything");
+    http_reply_clear(&r);
+}
+
 bool daemon_logged(const struct daemon *d, const char *text, int timeout_ms)
 {
     for (double until = now_ms() + timeout_ms;; sleep_ms(10)) {

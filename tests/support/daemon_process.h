@@ -29,6 +29,10 @@ bool daemon_wait_ready(const struct daemon *d, int timeout_ms);
 int daemon_wait(struct daemon *d, int timeout_ms);
 /* SIGTERM and wait; asserts that the status is 0. */
 void daemon_stop(struct daemon *d);
+/* POST; http_reply_clear() it. */
+struct http_reply daemon_post(const struct daemon *d, const char *path, const char *body);
+/* The same; aborts the test unless the reply has this status and, if not NULL, holds the text. */
+void daemon_expect(const struct daemon *d, const char *path, const char *body, int status, const char *text);
 /* Waits for a text in the log. */
 bool daemon_logged(const struct daemon *d, const char *text, int timeout_ms);
 /* Value of a metric's series as it stands in /metrics ("ggufd_jobs_running"); -1 when absent. */

@@ -8,7 +8,9 @@
 TEST(random_clients_get_only_what_the_contract_allows)
 {
     struct stress_options options = {.n_events = suite_sanitized() ? 400 : 2000, .run_events = 400, .seed = 20260101};
-    ck_assert_uint_eq(stress_run(&options), 0);
+    char first[STRESS_TEXT];
+    unsigned long violations = stress_run(&options, first);
+    ck_assert_msg(violations == 0, "%lu violations; the first: %s", violations, first);
 }
 END
 

@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,13 @@ static int connect_to(int fd, const void *address, socklen_t size)
         r = connect(fd, address, size);
     while (r && errno == EINTR);
     return r && errno == EISCONN ? 0 : r; /* done while it was interrupted */
+}
+
+/* What was written in pieces must be on its way, and not wait for the peer's delayed acknowledgement. */
+static void send_at_once(int fd)
+{
+    int on = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* no TCP: no such option, and no such wait */
 }
 
 bool http_open(struct http *h, const char *address)
@@ -46,8 +54,10 @@ bool http_open(struct http *h, const char *address)
         h->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         r = connect_to(h->fd, &a, sizeof a);
     }
-    if (r == 0)
+    if (r == 0) {
+        send_at_once(h->fd);
         return true;
+    }
     http_close(h);
     return false;
 }

@@ -46,6 +46,7 @@ struct result {
 
 struct stress {
     const struct stress_options *options;
+    char *first; /* violation */
     const struct stress_setting *setting;
     struct stress_moment moment;
     struct daemon daemon;
@@ -72,11 +73,13 @@ static void violation(struct stress *t, const char *format, ...)
     va_list args;
     va_start(args, format);
     printf("VIOLATION at event %lu (seed %llu, %s): ", t->event, (unsigned long long)t->options->seed, t->setting->name);
-    vprintf(format, args);
-    printf("\n");
-    fflush(stdout);
+    char text[1024];
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    t->violations++;
+    printf("%s\n", text);
+    fflush(stdout);
+    if (t->violations++ == 0)
+        snprintf(t->first, STRESS_TEXT, "event %lu, %s: %s", t->event, t->setting->name, text);
 }
 
 static void count(struct result *list, size_t *n, size_t max, const char *name)
@@ -155,9 +158,18 @@ static void take_reply(struct stress *t, struct stress_slot *s)
         violation(t, "a reply without X-Request-Id: %.200s", s->client.head.data);
     else if (!is_new(t, id))
         violation(t, "the request id %s was used before", id);
-    if (s->kind == STRESS_GENERATE)
+    bool refused = s->kind == STRESS_INVALID && s->client.status == 503; /* before its body was read */
+    t->n_generations += refused;
+    if (s->kind == STRESS_GENERATE || refused)
         note_generation(t, s);
     stress_client_next(&s->client);
+}
+
+/* Nobody knows how it ended, or whether the daemon took notice. */
+static void note_unknown(struct stress *t, const struct stress_slot *s)
+{
+    t->n_generations += s->kind == STRESS_INVALID;
+    t->n_unknown += s->kind == STRESS_GENERATE || s->kind == STRESS_INVALID;
 }
 
 static void take_loss(struct stress *t, struct stress_slot *s, bool asked)
@@ -169,20 +181,20 @@ static void take_loss(struct stress *t, struct stress_slot *s, bool asked)
         violation(t, "an idle connection was closed");
     if (asked)
         count_result(t, s->kind, "connection ended");
-    if (asked && s->kind == STRESS_GENERATE)
-        t->n_unknown++;
+    if (asked)
+        note_unknown(t, s);
     stress_client_close(&s->client);
 }
 
 /* The client leaves: whether there was a job, nobody knows. */
 static void leave(struct stress *t, struct stress_slot *s)
 {
-    if (s->client.state == STRESS_ASKING && s->kind == STRESS_GENERATE)
-        t->n_unknown++;
-    if (s->client.state == STRESS_ASKING)
+    if (s->client.state == STRESS_ASKING) {
+        note_unknown(t, s);
         count_result(t, s->kind, s->client.status                       ? "left while streaming"
                                  : stress_client_has_sent(&s->client) ? "left while waiting"
                                                                       : "left while sending");
+    }
     stress_client_close(&s->client);
 }
 
@@ -799,12 +811,14 @@ static void report(const struct stress *t)
     printf("%lu events, %lu violations\n", t->event, t->violations);
 }
 
-unsigned long stress_run(const struct stress_options *options)
+unsigned long stress_run(const struct stress_options *options, char first[STRESS_TEXT])
 {
     struct stress *t = calloc(1, sizeof *t);
+    snprintf(first, STRESS_TEXT, "no memory, or no model");
     if (!t || !stress_reference_open())
         return 1;
     t->options = options;
+    t->first = first;
     t->setting = &settings[0];
     while (t->event < options->n_events && t->violations < 20)
         live(t);

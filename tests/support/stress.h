@@ -10,8 +10,11 @@ struct stress_options {
     unsigned long report_every;         /* events between lines of progress; 0: none */
 };
 
-/* Prints each violation of the contract and, at the end, counts per event and per result. Returns the violations.
+enum { STRESS_TEXT = 1200 };
+
+/* Prints each violation of the contract and, at the end, counts per event and per result. Returns the number of
+ * violations, and the first of them in `first`.
  * What is chosen follows from seed and event number alone; what comes of it also from the machine's timing. */
-unsigned long stress_run(const struct stress_options *options);
+unsigned long stress_run(const struct stress_options *options, char first[STRESS_TEXT]);
 
 #endif

@@ -18,5 +18,6 @@ int main(int argc, char **argv)
                                      .run_events = argument(argc, argv, 3, 6000),
                                      .report_every = 5000};
     printf("seed %llu\n", (unsigned long long)options.seed);
-    return stress_run(&options) != 0;
+    char first[STRESS_TEXT];
+    return stress_run(&options, first) != 0;
 }

@@ -141,12 +141,13 @@ static double decode_cached(const struct format *f)
 static void decode(const struct format *f)
 {
     double read[REPETITIONS_MAX], product[REPETITIONS_MAX], share[REPETITIONS_MAX];
-    struct matrix w = matrix_at(f, 0, CHUNK_BYTES);
+    size_t chunk_bytes = CHUNK_BYTES / f->block_bytes * f->block_bytes; /* whole blocks: torn ones have absurd scales */
+    struct matrix w = matrix_at(f, 0, chunk_bytes);
     struct buffers b = buffers_for(&w, 1);
-    size_t n_chunks = weights_bytes / CHUNK_BYTES, chunk = 0;
+    size_t n_chunks = weights_bytes / chunk_bytes, chunk = 0;
     for (size_t i = 0; i < repetitions; i++) {
-        read[i] = (double)CHUNK_BYTES / read_seconds(weights + chunk++ % n_chunks * CHUNK_BYTES, CHUNK_BYTES) * 1e-9;
-        w = matrix_at(f, chunk++ % n_chunks * CHUNK_BYTES, CHUNK_BYTES);
+        read[i] = (double)chunk_bytes / read_seconds(weights + chunk++ % n_chunks * chunk_bytes, chunk_bytes) * 1e-9;
+        w = matrix_at(f, chunk++ % n_chunks * chunk_bytes, chunk_bytes);
         double bytes = (double)(w.n_rows * format_row_bytes(f, COLS));
         product[i] = bytes / product_seconds(&w, 1, &b) * 1e-9;
         share[i] = product[i] / read[i];

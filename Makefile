@@ -123,7 +123,8 @@ install: all
 	install -Dm755 $(BUILD)/ggufd $(DESTDIR)$(PREFIX)/bin/ggufd
 	install -Dm644 docs/ggufd.1 $(DESTDIR)$(PREFIX)/share/man/man1/ggufd.1
 	install -Dm644 docs/ggufd.bash-completion $(DESTDIR)$(PREFIX)/share/bash-completion/completions/ggufd
-	install -Dm644 -t $(DESTDIR)$(PREFIX)/share/doc/ggufd README.md SECURITY.md LICENSE config.example.json $(wildcard docs/*.md)
+	install -Dm644 -t $(DESTDIR)$(PREFIX)/share/doc/ggufd README.md SECURITY.md LICENSE config.example.json
+	install -Dm644 -t $(DESTDIR)$(PREFIX)/share/doc/ggufd/docs $(wildcard docs/*.md)
 	for unit in $(UNITS); do sed 's|/usr/local/|$(PREFIX)/|g' $$unit | \
 	    install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/$$(basename $$unit) || exit 1; done
 	install -Dm644 systemd/ggufd.sysusers.conf $(DESTDIR)$(PREFIX)/lib/sysusers.d/ggufd.conf

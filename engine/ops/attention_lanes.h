@@ -107,7 +107,7 @@ TARGET static void all_exponentials(const struct attention_tile *t, size_t n_row
     }
 }
 
-/* Probabilities of at least n_keys <= ATTENTION_KEYS keys, rounded to F16, as double. */
+/* Probabilities of at least n_keys keys, rounded to F16, as double. */
 TARGET static void encode_p(const float *w, float factor, double *p, size_t n_keys)
 {
     for (size_t i = 0; i < n_keys; i += LANES) {
@@ -120,14 +120,27 @@ TARGET static void encode_p(const float *w, float factor, double *p, size_t n_ke
 
 /* ---- one token ---- */
 
+/* Keys of one tile of V: as many as p has room for, because every pass over a tile begins and ends with its sums. */
+enum { DECODE_KEYS = ATTENTION_ROW_STEP * ATTENTION_KEYS / ATTENTION_GROUP };
+
 /* The cache is read once and in order, so every line is requested early into the second-level cache and late into the
  * first. A prefetch cannot fault. */
-enum { KV_AHEAD_L2 = 8192, KV_AHEAD_L1 = 2048, LINE_HALVES = 32 }; /* bytes, bytes, F16 values of a line */
+enum { KV_AHEAD_L2 = 16384, KV_AHEAD_L1 = 2048, LINE_HALVES = 32 }; /* bytes, bytes, F16 values of a line */
 
 INLINE void kv_prefetch(const uint16_t *at)
 {
     __builtin_prefetch((const char *)at + KV_AHEAD_L2, 0, 2);
     __builtin_prefetch((const char *)at + KV_AHEAD_L1, 0, 3);
+}
+
+INLINE void add_scores(const uint16_t *const *k, size_t d, const double *q, f64v *sums, const int vectors,
+                       const int group)
+{
+    UNROLL for (int i = 0; i < vectors; i++) {
+        f64v x = lanes_load_f16(k[i] + d * KV_BLOCK);
+        UNROLL for (int g = 0; g < group; g++)
+            sums[i * group + g] = lanes_fma(x, lanes_set_double(q[g]), sums[i * group + g]);
+    }
 }
 
 /* Scores of `vectors` vectors of keys for `group` heads; q is [head size][group]. */
@@ -141,16 +154,15 @@ INLINE void decode_scores_step(const struct attention_tile *t, size_t key, float
     UNROLL for (int i = 0; i < vectors * group; i++)
         sums[i] = (f64v){0};
     const double *q = t->q;
-    size_t n = t->a->kv->config.head_size;
-    for (size_t d = 0; d < n; d++, q += group) {
-        UNROLL for (int i = 0; i < vectors; i++) {
-            if (i % (KV_BLOCK / DOUBLES) == 0)
-                kv_prefetch(k[i] + d * KV_BLOCK);
-            f64v x = lanes_load_f16(k[i] + d * KV_BLOCK);
-            UNROLL for (int g = 0; g < group; g++)
-                sums[i * group + g] = lanes_fma(x, lanes_set_double(q[g]), sums[i * group + g]);
-        }
+    size_t n = t->a->kv->config.head_size, d = 0;
+    for (; d + 2 <= n; d += 2, q += 2 * group) { /* a line of each block */
+        UNROLL for (int i = 0; i < vectors; i += KV_BLOCK / DOUBLES)
+            kv_prefetch(k[i] + d * KV_BLOCK);
+        add_scores(k, d, q, sums, vectors, group);
+        add_scores(k, d + 1, q + group, sums, vectors, group);
     }
+    if (d < n)
+        add_scores(k, d, q, sums, vectors, group);
     UNROLL for (int g = 0; g < group; g++)
         UNROLL for (int i = 0; i < vectors; i++) {
             f32h s = __builtin_convertvector(sums[i * group + g], f32h) * scale;
@@ -174,7 +186,7 @@ INLINE void decode_values_step(const struct attention_tile *t, const uint16_t *v
                 kv_prefetch(v + (size_t)i * DOUBLES);
             f64v x = lanes_load_f16(v + (size_t)i * DOUBLES);
             UNROLL for (int g = 0; g < group; g++)
-                sums[g * vectors + i] = lanes_fma(x, lanes_set_double(p[g * ATTENTION_KEYS]), sums[g * vectors + i]);
+                sums[g * vectors + i] = lanes_fma(x, lanes_set_double(p[g * DECODE_KEYS]), sums[g * vectors + i]);
         }
     }
     UNROLL for (int g = 0; g < group; g++)
@@ -263,10 +275,10 @@ TARGET static void decode(const struct attention_tile *tile)
             keys[g] = n_keys;
         all_exponentials(&t, group, keys, factors);
         clear_sums(&t, group);
-        for (size_t key = 0; key < n_keys; key += ATTENTION_KEYS) {
-            size_t count = n_keys - key < ATTENTION_KEYS ? n_keys - key : ATTENTION_KEYS;
+        for (size_t key = 0; key < n_keys; key += DECODE_KEYS) {
+            size_t count = n_keys - key < DECODE_KEYS ? n_keys - key : DECODE_KEYS;
             for (size_t g = 0; g < group; g++)
-                encode_p(t.w + g * t.w_stride + key, factors[g], t.p + g * ATTENTION_KEYS, count);
+                encode_p(t.w + g * t.w_stride + key, factors[g], t.p + g * DECODE_KEYS, count);
             decode_instances[group - 1].values(&t, kv_v_row(a->kv, a->layer, t.kv_head, key), count);
         }
         write_out(&t, group);

@@ -77,7 +77,8 @@ static double peak_gmacs(void)
 #endif
 }
 
-/* The same 256 kB of random blocks over and over: the kernels' time does not depend on values. */
+/* The same 256 kB of random blocks over and over: the kernels' time does not depend on values that are not
+ * subnormal, and the scales of whole blocks are not. */
 static void fill_weights(const struct format *f)
 {
     size_t n_blocks = ((size_t)256 << 10) / f->block_bytes, bytes = n_blocks * f->block_bytes;

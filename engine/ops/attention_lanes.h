@@ -133,6 +133,7 @@ INLINE void kv_prefetch(const uint16_t *at)
     __builtin_prefetch((const char *)at + KV_AHEAD_L1, 0, 3);
 }
 
+/* One dimension's part of decode_scores_step. */
 INLINE void add_scores(const uint16_t *const *k, size_t d, const double *q, f64v *sums, const int vectors,
                        const int group)
 {

@@ -12,7 +12,7 @@
 #define CPU_TIER_TABLE(X)                                                                                     \
     X(TIER_SCALAR, "scalar", "baseline of the architecture")                                                  \
     X(TIER_AVX2, "avx2", "AVX2, FMA, F16C")                                                                   \
-    X(TIER_AVX512, "avx512", "AVX-512 F, BW, DQ, VL, VNNI, VBMI and everything of avx2")                      \
+    X(TIER_AVX512, "avx512", "AVX-512 F, BW, DQ, VL, VNNI, VBMI, GFNI and everything of avx2")                \
     X(TIER_NEON, "neon", "arm64 with the dot product extension")
 
 enum cpu_tier {

@@ -58,7 +58,7 @@ static bool has_avx512(void)
     if (!has_avx2() || (os_states() & XCR0_AVX512) != XCR0_AVX512 || !__get_cpuid_count(7, 0, &a, &b, &c, &d))
         return false;
     unsigned need_b = bit_AVX512F | bit_AVX512DQ | bit_AVX512BW | bit_AVX512VL;
-    unsigned need_c = bit_AVX512VBMI | bit_AVX512VNNI;
+    unsigned need_c = bit_AVX512VBMI | bit_AVX512VNNI | bit_GFNI;
     return (b & need_b) == need_b && (c & need_c) == need_c;
 }
 

@@ -12,7 +12,7 @@
 #include <immintrin.h>
 #include <string.h>
 
-#define AVX512_TARGET "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,avx2,fma,f16c"
+#define AVX512_TARGET "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c"
 #define AVX512 __attribute__((target(AVX512_TARGET)))
 #define AVX512_INLINE static inline __attribute__((always_inline, target(AVX512_TARGET)))
 #if defined(__clang__)
@@ -23,6 +23,9 @@
 #define ALIGNED __attribute__((aligned(64)))
 
 enum { ROWS = 16 };
+
+/* Functions of three bits for _mm512_ternarylogic. */
+enum { TERNARY_CHOOSE = 0xe4 /* c ? a : b */, TERNARY_OR_AND = 0xf8 /* a | (b & c) */ };
 
 /* Distances of the two prefetches, measured: into the second-level cache early, into the first late. */
 enum { PREFETCH_L2 = 8192, PREFETCH_L1 = 2048 };
@@ -99,6 +102,14 @@ AVX512_INLINE __m512i broadcast32(const void *p)
     int32_t v;
     memcpy(&v, p, sizeof v);
     return _mm512_set1_epi32(v);
+}
+
+/* 16 bytes at p in every 128-bit lane: from memory it costs a load, from a register a shuffle, which compilers prefer. */
+AVX512_INLINE __m512i broadcast128(const void *p)
+{
+    __m512i v;
+    __asm__("vbroadcasti32x4 %1, %0" : "=v"(v) : "m"(*(const int8_t(*)[16])p));
+    return v;
 }
 
 /* 128-bit lanes from p, p + step, p + 2 step, p + 3 step. */

@@ -111,17 +111,13 @@ BLOCK32_KERNELS_AVX2(iq4_xs, sizeof(struct block_iq4_xs), BLOCK32_SCALED, 1, 128
 #endif
 
 #if defined(__x86_64__)
-/* Two groups of 32 (32 bytes at p), by lanes, as value + 128. Dword l needs elements l, l + 8 from low nibbles and
- * l + 16, l + 24 from the high ones of the same bytes. */
+/* Two groups of 32 (32 bytes at p) as value + 128. */
 AVX512_INLINE __m512i iq4_xs_pair_avx512(const uint8_t *p)
 {
-    const __m512i dword = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
-    /* bytes l, l + 8, l, l + 8 of the group's 16 */
-    __m512i index = _mm512_add_epi32(_mm512_mullo_epi32(dword, _mm512_set1_epi32(0x01010101)),
-                                     _mm512_set1_epi32(0x08000800));
     __m512i table = _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)table_iq4_nl));
-    __m512i w = _mm512_permutexvar_epi8(index, _mm512_castsi256_si512(_mm256_loadu_si256((const void *)p)));
-    w = _mm512_and_si512(_mm512_srlv_epi16(w, _mm512_set1_epi32(4 << 16)), _mm512_set1_epi8(15));
+    __m512i w = _mm512_castsi256_si512(_mm256_loadu_si256((const void *)p));
+    w = _mm512_srlv_epi64(_mm512_shuffle_i64x2(w, w, 0x50), _mm512_setr_epi64(0, 0, 4, 4, 0, 0, 4, 4));
+    w = _mm512_and_si512(w, _mm512_set1_epi8(15));
     return _mm512_shuffle_epi8(_mm512_xor_si512(table, _mm512_set1_epi8(-128)), w);
 }
 
@@ -143,7 +139,7 @@ AVX512_INLINE __m256 iq4_xs_terms_avx512(const uint8_t *x, const struct superblo
     UNROLL
     for (size_t k = 0; k < 4; k++)
         z[k] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), iq4_xs_pair_avx512(x + 8 + 32 * k),
-                                   load512(a->near + 64 * k));
+                                   load512(a->plain + 64 * k));
     __m512i t = add_across(z[0], z[1], z[2], z[3]); /* lanes 0 and 1: even groups; 2 and 3: odd groups */
     __m256i even = _mm512_castsi512_si256(t), odd = _mm512_extracti64x4_epi64(t, 1);
     __m128i sums_even = _mm_add_epi32(_mm256_castsi256_si128(even), _mm256_extracti128_si256(even, 1));
@@ -191,7 +187,7 @@ AVX512_INLINE void iq4_xs_pack_block_avx512(const uint8_t *x, size_t row_bytes, 
         for (size_t j = 0; j < 8; j++)
             t->c[j][i] = scales[j];
         for (size_t k = 0; k < 4; k++)
-            lane_rows_store(rows + 2 * k, i, iq4_xs_pair_avx512(b + 8 + 32 * k));
+            lane_rows_store(rows + 2 * k, i, by_lanes(iq4_xs_pair_avx512(b + 8 + 32 * k)));
     }
     tile_weights(rows, t);
     _mm512_store_ps(t->d, halves_strided(x, row_bytes));

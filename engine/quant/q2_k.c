@@ -65,12 +65,14 @@ AVX512_INLINE void q2_k_parts_avx512(const uint8_t *x, const struct superblock_a
 {
     const __m128i low = _mm_set1_epi8(15);
     __m128i scale_min = _mm_loadu_si128((const void *)x);
-    __m512i scales = scale_pairs(_mm_and_si128(scale_min, low)), acc = _mm512_setzero_si512();
+    int16_t scales[16] ALIGNED;
+    scales_widen(_mm_and_si128(scale_min, low), scales);
+    __m512i acc = _mm512_setzero_si512();
     __m256i mins = _mm256_cvtepu8_epi16(_mm_and_si128(_mm_srli_epi16(scale_min, 4), low));
     UNROLL
     for (int pair = 0; pair < 4; pair++) {
-        __m512i w = two_bits_avx512(by_lanes_twice(x + 16 + 32 * (pair / 2)), pair % 2);
-        acc = dot_scaled(acc, w, a->near + 64 * pair, scales_near(scales, 2 * pair));
+        __m512i w = two_bits_in_turns(in_turns_twice(x + 16 + 32 * (pair / 2)), pair % 2);
+        acc = dot_scaled(acc, w, a->near + 64 * pair, scales_in_turns(scales + 4 * pair));
     }
     _mm512_store_si512(out->sum[k], acc);
     __m256i min_sum = _mm256_madd_epi16(mins, _mm256_loadu_si256((const void *)a->sums16));

@@ -76,24 +76,30 @@ AVX512_INLINE __m512i q3_k_values_avx512(__m512i packed, __m512i high, int half,
     return _mm512_mask_add_epi8(q, _mm512_test_epi8_mask(high, bit), q, _mm512_set1_epi8(4));
 }
 
-/* The values are 4 too large; the offsets in the activation are made for 32. */
-AVX512_INLINE __m256i q3_k_lanes_avx512(const uint8_t *x, const struct superblock_activation *a, uint8_t *mins)
+/* Groups 2 pair and 2 pair + 1. The values are 4 too large; the offsets in the activation are made for 32. */
+AVX512_INLINE __m512i q3_k_dots_avx512(__m512i packed, __m512i high, int pair,
+                                       const struct superblock_activation *a)
 {
-    (void)mins;
-    __m512i scales = scale_pairs(q3_k_scales_avx512(x + 96)), high = by_lanes_twice(x), acc = _mm512_setzero_si512();
+    __m512i w = two_bits_in_turns(packed, pair % 2), bit = rotate_left(high, 2 - 2 * pair, 1 - 2 * pair);
+    w = _mm512_ternarylogic_epi64(w, bit, _mm512_set1_epi8(4), TERNARY_OR_AND);
+    __m512i offset = _mm512_srai_epi16(load512(a->offsets + 32 * pair), 3);
+    return _mm512_add_epi16(_mm512_maddubs_epi16(w, load512(a->near + 64 * pair)), offset);
+}
+
+AVX512_INLINE __m512i q3_k_lanes_avx512(const uint8_t *x, const struct superblock_activation *a, uint8_t *head)
+{
+    int16_t scales[16] ALIGNED;
+    scales_widen(q3_k_scales_avx512(x + 96), scales);
+    memcpy(head, x + 108, 2);
+    __m512i high = in_turns_twice(x), acc = _mm512_setzero_si512();
     UNROLL
     for (int half = 0; half < 2; half++) {
-        __m512i packed = by_lanes_twice(x + 32 + 32 * half);
+        __m512i packed = in_turns_twice(x + 32 + 32 * half);
         UNROLL
-        for (int c = 0; c < 2; c++) {
-            int pair = 2 * half + c;
-            __m512i w = q3_k_values_avx512(packed, high, half, c);
-            __m512i offset = _mm512_srai_epi16(load512(a->offsets + 32 * pair), 3);
-            __m512i dots = _mm512_add_epi16(_mm512_maddubs_epi16(w, load512(a->near + 64 * pair)), offset);
-            acc = _mm512_dpwssd_epi32(acc, dots, scales_near(scales, 2 * pair));
-        }
+        for (int pair = 2 * half; pair < 2 * half + 2; pair++)
+            acc = _mm512_dpwssd_epi32(acc, q3_k_dots_avx512(packed, high, pair, a), scales_in_turns(scales + 4 * pair));
     }
-    return add_halves(acc);
+    return acc;
 }
 
 AVX512_INLINE void q3_k_pack_block_avx512(const uint8_t *x, size_t row_bytes, struct superblock_tile *t)
@@ -120,7 +126,7 @@ AVX512_INLINE void q3_k_pack_block_avx512(const uint8_t *x, size_t row_bytes, st
     _mm512_store_ps(t->d, halves_strided(x + 108, row_bytes));
 }
 
-SUPERBLOCK_LANES_AVX512(q3_k, sizeof(struct block_q3_k), 108, false)
+SUPERBLOCK_LANES_AVX512(q3_k, sizeof(struct block_q3_k), false, fold_pairs)
 SUPERBLOCK_TILES_AVX512(q3_k, sizeof(struct block_q3_k), SUPERBLOCK_LANES, 1, 1)
 #endif
 

@@ -45,21 +45,13 @@ SUPERBLOCK_AVX2(q4_k, sizeof(struct block_q4_k), SUPERBLOCK_LANES_MIN, 0, 1, 1)
 #endif
 
 #if defined(__x86_64__)
-AVX512_INLINE __m256i q4_k_lanes_avx512(const uint8_t *x, const struct superblock_activation *a, uint8_t *mins)
+AVX512_INLINE __m512i q4_k_lanes_avx512(const uint8_t *x, const struct superblock_activation *a, uint8_t *head)
 {
     const __m512i low = _mm512_set1_epi8(15);
-    uint64_t words[2];
-    scale_min_words(x + 4, &words[0], &words[1]);
-    memcpy(mins, words, sizeof words);
-    __m512i acc = _mm512_setzero_si512();
-    UNROLL
-    for (size_t h = 0; h < 2; h++) {
-        __m512i w = by_lanes(load512(x + 16 + 64 * h));
-        const int8_t *y = a->wide + 128 * h;
-        acc = dot_scaled(acc, _mm512_and_si512(w, low), y, scales_wide(mins + 8 * h, 0));
-        acc = dot_scaled(acc, _mm512_and_si512(_mm512_srli_epi16(w, 4), low), y + 64, scales_wide(mins + 8 * h, 1));
-    }
-    return add_halves(acc);
+    __m512i w = in_turns(load512(x + 16)), v = in_turns(load512(x + 80)), scales = head_load(x, head);
+    __m512i first = dot_quads(_mm512_and_si512(w, low), high_nibbles(w), a->wide);
+    __m512i second = dot_quads(_mm512_and_si512(v, low), high_nibbles(v), a->wide + 128);
+    return _mm512_dpwssd_epi32(_mm512_madd_epi16(first, head_scales_low(scales)), second, head_scales_high(scales));
 }
 
 AVX512_INLINE void q4_k_pack_block_avx512(const uint8_t *x, size_t row_bytes, struct superblock_tile *t)
@@ -86,7 +78,7 @@ AVX512_INLINE void q4_k_pack_block_avx512(const uint8_t *x, size_t row_bytes, st
     tile_scales_min(x, row_bytes, t);
 }
 
-SUPERBLOCK_LANES_AVX512(q4_k, sizeof(struct block_q4_k), 0, true)
+SUPERBLOCK_LANES_AVX512(q4_k, sizeof(struct block_q4_k), true, fold_quads)
 SUPERBLOCK_TILES_AVX512(q4_k, sizeof(struct block_q4_k), SUPERBLOCK_LANES_MIN, 1, 1)
 #endif
 

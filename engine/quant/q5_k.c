@@ -49,31 +49,27 @@ SUPERBLOCK_AVX2(q5_k, sizeof(struct block_q5_k), SUPERBLOCK_LANES_MIN, 0, 1, 1)
 #endif
 
 #if defined(__x86_64__)
-/* q with 16 added where h has one of the bits: `a` in the lower half, `b` in the upper. */
-AVX512_INLINE __m512i q5_k_add_high_avx512(__m512i q, __m512i h, int a, int b)
+/* q with bit `group` and, for the other dwords, group + 2 of the bytes of high as bit 4. */
+AVX512_INLINE __m512i q5_k_add_high_avx512(__m512i q, __m512i high, int group)
 {
-    __m512i bits = _mm512_inserti64x4(_mm512_set1_epi8((char)a), _mm256_set1_epi8((char)b), 1);
-    return _mm512_mask_add_epi8(q, _mm512_test_epi8_mask(h, bits), q, _mm512_set1_epi8(16));
+    __m512i turned = rotate_left(high, 4 - group, 2 - group);
+    return _mm512_ternarylogic_epi64(q, turned, _mm512_set1_epi8(16), TERNARY_OR_AND);
 }
 
-AVX512_INLINE __m256i q5_k_lanes_avx512(const uint8_t *x, const struct superblock_activation *a, uint8_t *mins)
+/* Groups (4 h, 4 h + 2) and (4 h + 1, 4 h + 3). */
+AVX512_INLINE __m512i q5_k_dot_avx512(const uint8_t *nibbles, __m512i high, int h, const int8_t *y)
 {
-    const __m512i low = _mm512_set1_epi8(15);
-    uint64_t words[2];
-    scale_min_words(x + 4, &words[0], &words[1]);
-    memcpy(mins, words, sizeof words);
-    __m512i acc = _mm512_setzero_si512(), high = by_lanes_twice(x + 16);
-    UNROLL
-    for (size_t h = 0; h < 2; h++) {
-        __m512i w = by_lanes(load512(x + 48 + 64 * h));
-        const int8_t *y = a->wide + 128 * h;
-        __m512i w0 = q5_k_add_high_avx512(_mm512_and_si512(w, low), high, 1 << 4 * h, 4 << 4 * h);
-        __m512i w1 = _mm512_and_si512(_mm512_srli_epi16(w, 4), low);
-        w1 = q5_k_add_high_avx512(w1, high, 2 << 4 * h, 8 << 4 * h);
-        acc = dot_scaled(acc, w0, y, scales_wide(mins + 8 * h, 0));
-        acc = dot_scaled(acc, w1, y + 64, scales_wide(mins + 8 * h, 1));
-    }
-    return add_halves(acc);
+    __m512i w = in_turns(load512(nibbles));
+    return dot_quads(q5_k_add_high_avx512(_mm512_and_si512(w, _mm512_set1_epi8(15)), high, 4 * h),
+                     q5_k_add_high_avx512(high_nibbles(w), high, 4 * h + 1), y);
+}
+
+AVX512_INLINE __m512i q5_k_lanes_avx512(const uint8_t *x, const struct superblock_activation *a, uint8_t *head)
+{
+    __m512i high = in_turns_twice(x + 16), scales = head_load(x, head);
+    __m512i first = q5_k_dot_avx512(x + 48, high, 0, a->wide);
+    __m512i second = q5_k_dot_avx512(x + 112, high, 1, a->wide + 128);
+    return _mm512_dpwssd_epi32(_mm512_madd_epi16(first, head_scales_low(scales)), second, head_scales_high(scales));
 }
 
 /* Bit `group` of every byte of high, moved to bit 4, and q. */
@@ -81,7 +77,7 @@ AVX512_INLINE __m512i q5_k_merge_avx512(__m512i q, __m512i high, int group)
 {
     __m512i left = _mm512_set1_epi16((short)(4 - group)), right = _mm512_set1_epi16((short)(group - 4));
     __m512i moved = group <= 4 ? _mm512_sllv_epi16(high, left) : _mm512_srlv_epi16(high, right);
-    return _mm512_ternarylogic_epi64(q, moved, _mm512_set1_epi8(16), 0xf8); /* q | (moved & 16) */
+    return _mm512_ternarylogic_epi64(q, moved, _mm512_set1_epi8(16), TERNARY_OR_AND);
 }
 
 AVX512_INLINE void q5_k_pack_block_avx512(const uint8_t *x, size_t row_bytes, struct superblock_tile *t)
@@ -112,7 +108,7 @@ AVX512_INLINE void q5_k_pack_block_avx512(const uint8_t *x, size_t row_bytes, st
     tile_scales_min(x, row_bytes, t);
 }
 
-SUPERBLOCK_LANES_AVX512(q5_k, sizeof(struct block_q5_k), 0, true)
+SUPERBLOCK_LANES_AVX512(q5_k, sizeof(struct block_q5_k), true, fold_quads)
 SUPERBLOCK_TILES_AVX512(q5_k, sizeof(struct block_q5_k), SUPERBLOCK_LANES_MIN, 1, 1)
 #endif
 

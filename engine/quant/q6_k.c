@@ -62,33 +62,34 @@ SUPERBLOCK_AVX2(q6_k, sizeof(struct block_q6_k), SUPERBLOCK_LANES, 32, 1, 1)
 #endif
 
 #if defined(__x86_64__)
-/* Nibbles of w and bits 4 and 5 of high. */
-AVX512_INLINE __m512i q6_k_merge_avx512(__m512i w, __m512i high)
+/* Nibbles and bits 4 and 5 of high. */
+AVX512_INLINE __m512i q6_k_merge_avx512(__m512i nibbles, __m512i high)
 {
-    return _mm512_ternarylogic_epi64(_mm512_and_si512(w, _mm512_set1_epi8(15)), high, _mm512_set1_epi8(0x30), 0xf8);
+    return _mm512_ternarylogic_epi64(nibbles, high, _mm512_set1_epi8(0x30), TERNARY_OR_AND);
 }
 
-AVX512_INLINE __m256i q6_k_lanes_avx512(const uint8_t *x, const struct superblock_activation *a, uint8_t *mins)
+AVX512_INLINE __m512i q6_k_lanes_avx512(const uint8_t *x, const struct superblock_activation *a, uint8_t *head)
 {
-    (void)mins;
-    const __m512i left = halves16(4, 2), right = halves16(0, 2);
-    __m512i scales = scale_pairs(_mm_loadu_si128((const void *)(x + 192))), acc = _mm512_setzero_si512();
+    int16_t scales[16] ALIGNED;
+    scales_widen(_mm_loadu_si128((const void *)(x + 192)), scales);
+    memcpy(head, x + 208, 2);
+    __m512i acc = _mm512_setzero_si512();
     UNROLL
     for (size_t h = 0; h < 2; h++) {
-        __m512i w = by_lanes(load512(x + 64 * h)), high = by_lanes_twice(x + 128 + 32 * h);
-        __m512i w0 = q6_k_merge_avx512(w, _mm512_sllv_epi16(high, left));
-        __m512i w1 = q6_k_merge_avx512(_mm512_srli_epi16(w, 4), _mm512_srlv_epi16(high, right));
+        __m512i w = in_turns(load512(x + 64 * h)), high = in_turns_twice(x + 128 + 32 * h);
+        __m512i w0 = q6_k_merge_avx512(_mm512_and_si512(w, _mm512_set1_epi8(15)), rotate_left(high, 4, 2));
+        __m512i w1 = q6_k_merge_avx512(high_nibbles(w), rotate_left(high, 0, -2));
         const int8_t *y = a->near + 128 * h;
         const int16_t *offsets = a->offsets + 64 * h;
-        acc = dot_scaled_offset(acc, w0, y, offsets, scales_near(scales, 4 * (int)h));
-        acc = dot_scaled_offset(acc, w1, y + 64, offsets + 32, scales_near(scales, 4 * (int)h + 2));
+        acc = dot_scaled_offset(acc, w0, y, offsets, scales_in_turns(scales + 8 * h));
+        acc = dot_scaled_offset(acc, w1, y + 64, offsets + 32, scales_in_turns(scales + 8 * h + 4));
     }
-    return add_halves(acc);
+    return acc;
 }
 
 AVX512_INLINE void q6_k_pack_block_avx512(const uint8_t *x, size_t row_bytes, struct superblock_tile *t)
 {
-    const __m512i offset = _mm512_set1_epi8(32);
+    const __m512i low = _mm512_set1_epi8(15), offset = _mm512_set1_epi8(32);
     struct lane_rows rows[6]; /* nibbles of groups (0,2) (1,3) (4,6) (5,7); high bits of groups 0..3, 4..7 */
     for (size_t i = 0; i < ROWS; i++)
         for (size_t k = 0; k < 3; k++)
@@ -104,10 +105,10 @@ AVX512_INLINE void q6_k_pack_block_avx512(const uint8_t *x, size_t row_bytes, st
             UNROLL
             for (size_t k = 0; k < 4; k++) {
                 __m512i w[4] = {
-                    q6_k_merge_avx512(q[k], _mm512_slli_epi16(high[k], 4)),
-                    q6_k_merge_avx512(r[k], _mm512_slli_epi16(high[k], 2)),
-                    q6_k_merge_avx512(_mm512_srli_epi16(q[k], 4), high[k]),
-                    q6_k_merge_avx512(_mm512_srli_epi16(r[k], 4), _mm512_srli_epi16(high[k], 2)),
+                    q6_k_merge_avx512(_mm512_and_si512(q[k], low), _mm512_slli_epi16(high[k], 4)),
+                    q6_k_merge_avx512(_mm512_and_si512(r[k], low), _mm512_slli_epi16(high[k], 2)),
+                    q6_k_merge_avx512(high_nibbles(q[k]), high[k]),
+                    q6_k_merge_avx512(high_nibbles(r[k]), _mm512_srli_epi16(high[k], 2)),
                 };
                 UNROLL
                 for (size_t j = 0; j < 4; j++)
@@ -120,7 +121,7 @@ AVX512_INLINE void q6_k_pack_block_avx512(const uint8_t *x, size_t row_bytes, st
     _mm512_store_ps(t->d, halves_strided(x + 208, row_bytes));
 }
 
-SUPERBLOCK_LANES_AVX512(q6_k, sizeof(struct block_q6_k), 208, false)
+SUPERBLOCK_LANES_AVX512(q6_k, sizeof(struct block_q6_k), false, fold_pairs)
 SUPERBLOCK_TILES_AVX512(q6_k, sizeof(struct block_q6_k), SUPERBLOCK_LANES, 1, 1)
 #endif
 

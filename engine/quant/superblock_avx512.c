@@ -5,12 +5,15 @@
 #if defined(__x86_64__)
 #include "engine/quant/encode_avx512.h"
 
-#define LANES_ORDER(o)                                                                                              \
-    o + 0, o + 8, o + 16, o + 24, o + 1, o + 9, o + 17, o + 25, o + 2, o + 10, o + 18, o + 26, o + 3, o + 11,       \
-        o + 19, o + 27, o + 4, o + 12, o + 20, o + 28, o + 5, o + 13, o + 21, o + 29, o + 6, o + 14, o + 22,        \
-        o + 30, o + 7, o + 15, o + 23, o + 31
-const uint8_t lanes_order[64] ALIGNED = {LANES_ORDER(0), LANES_ORDER(32)};
-const uint8_t lanes_order_twice[64] ALIGNED = {LANES_ORDER(0), LANES_ORDER(0)};
+#define LANE(l) l, l + 8, l + 16, l + 24
+#define LANES(o) LANE(o), LANE(o + 1), LANE(o + 2), LANE(o + 3), LANE(o + 4), LANE(o + 5), LANE(o + 6), LANE(o + 7)
+#define TURNS(o)                                                                                                    \
+    LANE(0), LANE(o), LANE(1), LANE(o + 1), LANE(2), LANE(o + 2), LANE(3), LANE(o + 3), LANE(4), LANE(o + 4), LANE(5), \
+        LANE(o + 5), LANE(6), LANE(o + 6), LANE(7), LANE(o + 7)
+const uint8_t lanes_order[64] ALIGNED = {LANES(0), LANES(32)};
+const uint8_t lanes_order_twice[64] ALIGNED = {LANES(0), LANES(0)};
+const uint8_t turns_order[64] ALIGNED = {TURNS(32)};
+const uint8_t turns_order_twice[64] ALIGNED = {TURNS(0)};
 
 /* ---- one token ---- */
 
@@ -18,20 +21,21 @@ static size_t decode_bytes(size_t n_cols, size_t n_tokens)
 {
     (void)n_tokens;
     size_t n = n_cols / 256;
-    return round_up(SUPERBLOCK_ACTIVATION_BYTES * n, 64) + round_up(n, 16) * sizeof(float);
+    return round_up(SUPERBLOCK_ACTIVATION_BYTES * n, 64) + n * sizeof(float);
 }
 
 AVX512_INLINE void place_near_wide(const struct act_q8_k *q, int8_t *near, int8_t *wide, int16_t *offsets)
 {
     for (size_t pair = 0; pair < 4; pair++) {
-        __m512i v = by_lanes(load512(q->q + 64 * pair));
+        __m512i v = in_turns(load512(q->q + 64 * pair));
         _mm512_storeu_si512(near + 64 * pair, v);
         __m512i sums = _mm512_maddubs_epi16(_mm512_set1_epi8(1), v);
         _mm512_storeu_si512(offsets + 32 * pair, _mm512_slli_epi16(_mm512_sub_epi16(_mm512_setzero_si512(), sums), 5));
-        /* groups 2 pair, 2 pair + 1 of a half of four: lower or upper part of its two vectors */
-        int8_t *half = wide + 128 * (pair / 2) + 32 * (pair % 2);
-        _mm256_storeu_si256((void *)half, _mm512_castsi512_si256(v));
-        _mm256_storeu_si256((void *)(half + 64), _mm512_extracti64x4_epi64(v, 1));
+    }
+    for (size_t half = 0; half < 2; half++) {
+        __m512i a = load512(q->q + 128 * half), b = load512(q->q + 128 * half + 64);
+        _mm512_storeu_si512(wide + 128 * half, in_turns(_mm512_shuffle_i64x2(a, b, 0x44)));
+        _mm512_storeu_si512(wide + 128 * half + 64, in_turns(_mm512_shuffle_i64x2(a, b, 0xee)));
     }
 }
 
@@ -67,8 +71,6 @@ AVX512 static void decode_encode(const float *x, size_t x_stride, size_t n_cols,
             sums32[8 * b + j] = (int16_t)(q.sums[2 * j] + q.sums[2 * j + 1]);
         d[b] = q.d;
     }
-    for (size_t b = n; b % 16; b++)
-        d[b] = 0;
 }
 
 const struct activation_layout layout_avx512_decode_q8_k = {"AVX-512 decode Q8_K", ACT_Q8_K, 1, decode_bytes,

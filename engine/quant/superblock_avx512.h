@@ -27,6 +27,27 @@ AVX512_INLINE __m512i by_lanes_twice(const uint8_t *p)
                                    _mm512_castsi256_si512(_mm256_loadu_si256((const void *)p)));
 }
 
+/* For one token the two groups of a vector lie in turns: dword 2 l is lane l of the first, 2 l + 1 of the second. */
+extern const uint8_t turns_order[64], turns_order_twice[64];
+
+AVX512_INLINE __m512i in_turns(__m512i v)
+{
+    return _mm512_permutexvar_epi8(_mm512_load_si512(turns_order), v);
+}
+
+AVX512_INLINE __m512i in_turns_twice(const uint8_t *p)
+{
+    return _mm512_permutexvar_epi8(_mm512_load_si512(turns_order_twice),
+                                   _mm512_castsi256_si512(_mm256_loadu_si256((const void *)p)));
+}
+
+/* Dwords of the first group rotated left by `first` bits (negative: right), of the second by `second`. Bits that cross a
+ * byte must be masked away by the caller. */
+AVX512_INLINE __m512i rotate_left(__m512i v, int first, int second)
+{
+    return _mm512_rolv_epi32(v, _mm512_set1_epi64((long long)((uint64_t)(uint32_t)second << 32 | (uint32_t)first)));
+}
+
 /* Lower half from a, upper half from b. */
 AVX512_INLINE __m512i halves16(int a, int b)
 {
@@ -35,7 +56,7 @@ AVX512_INLINE __m512i halves16(int a, int b)
 
 /* ---- one token ---- */
 
-/* Per super-block, groups of 32 elements permuted as above, two in 64 bytes. */
+/* Per super-block, groups of 32 elements in turns, two in 64 bytes. */
 struct superblock_activation {
     const int8_t *near;         /* groups (0,1) (2,3) (4,5) (6,7) */
     const int8_t *wide;         /* groups (0,2) (1,3) (4,6) (5,7) */
@@ -44,7 +65,7 @@ struct superblock_activation {
     const int16_t *sums8;       /* sums of 8 elements */
     const int16_t *sums16;      /* sums of 16 elements */
     const int16_t *sums32;      /* sums of 32 elements */
-    const float *d;             /* padded with zeros to a multiple of 16 super-blocks */
+    const float *d;
 };
 
 enum { SUPERBLOCK_ACTIVATION_BYTES = 3 * 256 + 256 + 64 + 32 + 16 }; /* of all but d */
@@ -71,110 +92,173 @@ AVX512_INLINE struct superblock_activation superblock_activation_from(const stru
                                           a->sums32 + 8 * b,    a->d + b};
 }
 
-/* Scales are copied this many super-blocks before use, to have their lines requested early. */
-enum { SCALES_AHEAD = 24 };
+/* What of a super-block is needed when its row or group of rows is complete: D in the first two bytes; for formats with
+ * minima the block's first 16 bytes, D, Dmin and the packed scales and minima. */
+enum { HEAD_BYTES = 16 };
 
 /* Scratch of the lanes loop; n super-blocks a row. */
 struct superblock_scratch {
     float *lanes;           /* [16 rows][8] */
-    float *scales;          /* [n rounded up to 16]: D * dx of one row */
-    uint16_t *d;            /* [16 rows * n + ahead]: the group's D in stream order */
-    uint16_t *dmin;         /* [n][16 rows] */
-    uint8_t *mins;          /* [n][16 rows][16] as the format's function stores them */
+    int32_t *sums;          /* [2 rows][n][16] */
+    uint8_t *heads;         /* [n][16 rows][HEAD_BYTES] */
     uint8_t *stage;
 };
 
-/* Where the parts begin, in bytes. */
-struct superblock_scratch_plan {
-    size_t lanes, scales, d, dmin, mins, stage, end;
-};
-
-static inline struct superblock_scratch_plan superblock_scratch_plan(size_t n, size_t block_bytes)
+static inline struct superblock_scratch superblock_scratch_at(void *base, size_t n)
 {
-    struct superblock_scratch_plan p = {.lanes = 0};
-    p.scales = p.lanes + ROWS * 8 * sizeof(float);
-    p.d = p.scales + round_up(n, 16) * sizeof(float);
-    p.dmin = p.d + round_up((ROWS * n + SCALES_AHEAD + 16) * sizeof(uint16_t), 64);
-    p.mins = p.dmin + round_up(ROWS * n * sizeof(uint16_t), 64);
-    p.stage = p.mins + ROWS * n * 16;
-    p.end = p.stage + row_group_bytes(n * block_bytes, (SCALES_AHEAD + 1) * block_bytes);
-    return p;
-}
-
-static inline struct superblock_scratch superblock_scratch_at(void *base, size_t n, size_t block_bytes)
-{
-    const struct superblock_scratch_plan p = superblock_scratch_plan(n, block_bytes);
     uint8_t *at = base;
-    return (struct superblock_scratch){
-        .lanes = (float *)(void *)(at + p.lanes),
-        .scales = (float *)(void *)(at + p.scales),
-        .d = (uint16_t *)(void *)(at + p.d),
-        .dmin = (uint16_t *)(void *)(at + p.dmin),
-        .mins = at + p.mins,
-        .stage = at + p.stage,
-    };
+    struct superblock_scratch s = {.lanes = base};
+    s.sums = (int32_t *)(void *)(at += ROWS * 8 * sizeof(float));
+    s.heads = at += 2 * n * 16 * sizeof(int32_t);
+    s.stage = at + n * ROWS * HEAD_BYTES;
+    return s;
 }
 
-/* Eight lane sums of one super-block at x. Formats with minima store 16 bytes at `mins`: minima 0..3 in bytes 4..7,
- * minima 4..7 in bytes 12..15. */
-typedef __m256i superblock_lanes_function(const uint8_t *x, const struct superblock_activation *a, uint8_t *mins);
+static inline size_t superblock_scratch_bytes(size_t n, size_t block_bytes)
+{
+    return ROWS * 8 * sizeof(float) + 2 * n * 16 * sizeof(int32_t) + n * ROWS * HEAD_BYTES +
+           row_group_bytes(n * block_bytes, 0);
+}
+
+/* The integer sums of one super-block at x, two dwords a lane; writes the head. */
+typedef __m512i superblock_lanes_function(const uint8_t *x, const struct superblock_activation *a, uint8_t *head);
+
+/* Of the sums of two rows, the two dwords of every lane added: lanes 2 j, 2 j + 1 of row a, then of row b, in 128-bit
+ * lane j. In fold_quads the dwords are 2 apart, in fold_pairs neighbours. */
+typedef __m512i superblock_fold_function(__m512i a, __m512i b);
+
+AVX512_INLINE __m512i fold_quads(__m512i a, __m512i b)
+{
+    return _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+}
+
+AVX512_INLINE __m512i fold_pairs(__m512i a, __m512i b)
+{
+    __m512 x = _mm512_castsi512_ps(a), y = _mm512_castsi512_ps(b);
+    return _mm512_add_epi32(_mm512_castps_si512(_mm512_shuffle_ps(x, y, 0x88)),
+                            _mm512_castps_si512(_mm512_shuffle_ps(x, y, 0xdd)));
+}
+
+/* Eight minima of four rows' heads, as words. */
+AVX512_INLINE __m512i head_minima(__m512i heads)
+{
+    /* 0..3: 6 bits of bytes 8..11; 4..7: 4 bits of bytes 12..15, above them 2 of bytes 8..11 */
+    const __m512i words = _mm512_broadcast_i32x4(_mm_setr_epi8(8, -1, 9, -1, 10, -1, 11, -1, 12, 8, 13, 9, 14, 10, 15, 11));
+    const __m512i shift = _mm512_broadcast_i32x4(_mm_setr_epi16(0, 0, 0, 0, 4, 4, 4, 4));
+    const __m512i low = _mm512_broadcast_i32x4(_mm_setr_epi16(63, 63, 63, 63, 15, 15, 15, 15));
+    __m512i w = _mm512_shuffle_epi8(heads, words);
+    return _mm512_ternarylogic_epi64(_mm512_srlv_epi16(w, shift), _mm512_srli_epi16(w, 10), low, TERNARY_CHOOSE);
+}
+
+/* Dword 0 of all heads of 16 rows: D and Dmin. */
+AVX512_INLINE __m512i head_scales(const __m512i heads[4])
+{
+    const __m512i first = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 0, 0, 0, 0, 0, 0, 0);
+    __m512i low = _mm512_permutex2var_epi32(heads[0], first, heads[1]);
+    __m512i high = _mm512_permutex2var_epi32(heads[2], first, heads[3]);
+    return _mm512_inserti64x4(low, _mm512_castsi512_si256(high), 1);
+}
 
 /* 0 - (Dmin * dx) * Bm - ... over the super-blocks, for 16 rows. */
 AVX512_INLINE __m512 superblock_minima(const struct superblock_scratch *s, const struct superblock_activation *a,
                                        size_t n)
 {
-    const __m128i words = _mm_setr_epi8(4, -1, 5, -1, 6, -1, 7, -1, 12, -1, 13, -1, 14, -1, 15, -1);
-    const __m512i spread = _mm512_broadcast_i32x4(words);
     const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     __m512 total = _mm512_setzero_ps();
     for (size_t b = 0; b < n; b++) {
-        __m512i sums = _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)(a->sums32 + 8 * b))), q[4];
+        __m512i sums = broadcast128(a->sums32 + 8 * b), heads[4], q[4];
         UNROLL
-        for (size_t k = 0; k < 4; k++)
-            q[k] = _mm512_madd_epi16(_mm512_shuffle_epi8(load512(s->mins + 256 * b + 64 * k), spread), sums);
+        for (size_t k = 0; k < 4; k++) {
+            heads[k] = _mm512_load_si512(s->heads + ROWS * HEAD_BYTES * b + 64 * k);
+            q[k] = _mm512_madd_epi16(head_minima(heads[k]), sums);
+        }
         __m512i min_sum = _mm512_permutexvar_epi32(order, add_across(q[0], q[1], q[2], q[3]));
-        __m512 dmin = _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(s->dmin + ROWS * b)));
+        __m512 dmin = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(head_scales(heads), 16)));
         __m512 scale = _mm512_mul_ps(dmin, _mm512_set1_ps(a->d[b]));
         total = _mm512_sub_ps(total, _mm512_mul_ps(scale, _mm512_cvtepi32_ps(min_sum)));
     }
     return total;
 }
 
-/* Row i of a group: its eight float lanes. */
-AVX512_INLINE void superblock_row_lanes(const uint8_t *x, size_t i, size_t n, size_t block_bytes, size_t d_offset,
-                                        bool has_min, const struct superblock_activation *a,
-                                        const struct superblock_scratch *s, superblock_lanes_function *lanes_of)
+/* The lines that begin in block `i` of a run of blocks at x, requested from both caches. */
+AVX512_INLINE void prefetch_block(const uint8_t *x, size_t i, size_t block_bytes)
 {
-    __m256 lanes = _mm256_setzero_ps();
-    uint16_t *d = s->d + i * n;
-    for (size_t b = 0; b < n; b++, x += block_bytes) {
-        if (b % 16 == 0)
-            _mm512_storeu_ps(s->scales + b, _mm512_mul_ps(_mm512_cvtph_ps(_mm256_loadu_si256((const void *)(d + b))),
-                                                          _mm512_loadu_ps(a->d + b)));
-        memcpy(d + b + SCALES_AHEAD, x + SCALES_AHEAD * block_bytes + d_offset, sizeof *d);
-        if (has_min)
-            memcpy(s->dmin + ROWS * b + i, x + d_offset + 2, sizeof *d);
-        prefetch_stream(x, block_bytes);
-        struct superblock_activation at = superblock_activation_from(a, b);
-        __m256 sums = _mm256_cvtepi32_ps(lanes_of(x, &at, s->mins + 256 * b + 16 * i));
-        lanes = _mm256_add_ps(lanes, _mm256_mul_ps(_mm256_set1_ps(s->scales[b]), sums));
+    UNROLL
+    for (size_t at = (i * block_bytes + 63) / 64 * 64; at < (i + 1) * block_bytes; at += 64) {
+        _mm_prefetch((const char *)x + PREFETCH_L2 + at, _MM_HINT_T1);
+        _mm_prefetch((const char *)x + PREFETCH_L1 + at, _MM_HINT_T0);
     }
-    _mm256_storeu_ps(s->lanes + 8 * i, lanes);
 }
 
-AVX512_INLINE void superblock_decode_lanes(const struct product *p, size_t block_bytes, size_t d_offset, bool has_min,
-                                           superblock_lanes_function *lanes_of)
+/* The integers of `count` super-blocks. */
+AVX512_INLINE void superblock_sums(const uint8_t *x, size_t count, size_t block_bytes,
+                                   const struct superblock_activation *a, int32_t *sums, uint8_t *heads,
+                                   superblock_lanes_function *lanes_of)
+{
+    UNROLL
+    for (size_t i = 0; i < count; i++) {
+        struct superblock_activation at = superblock_activation_from(a, i);
+        prefetch_block(x, i, block_bytes);
+        _mm512_store_si512(sums + 16 * i, lanes_of(x + i * block_bytes, &at, heads + ROWS * HEAD_BYTES * i));
+        __asm__ volatile("" ::: "memory"); /* or all requests would come first */
+    }
+}
+
+/* The integers of one row. The fewer instructions stand between two requests to memory, the more of them are on their
+ * way: four super-blocks a step. */
+AVX512_INLINE void superblock_row_sums(const uint8_t *x, size_t n, size_t block_bytes,
+                                       const struct superblock_activation *act, int32_t *sums, uint8_t *heads,
+                                       superblock_lanes_function *lanes_of)
+{
+    enum { STEP = 4 };
+    struct superblock_activation a = *act;
+    for (; n >= STEP; n -= STEP) {
+        superblock_sums(x, STEP, block_bytes, &a, sums, heads, lanes_of);
+        x += STEP * block_bytes;
+        a = superblock_activation_from(&a, STEP);
+        sums += STEP * 16;
+        heads += STEP * ROWS * HEAD_BYTES;
+    }
+    for (; n; n--) {
+        superblock_sums(x, 1, block_bytes, &a, sums, heads, lanes_of);
+        x += block_bytes;
+        a = superblock_activation_from(&a, 1);
+        sums += 16;
+        heads += ROWS * HEAD_BYTES;
+    }
+}
+
+/* The float lanes of rows i and i + 1 of a group. */
+AVX512_INLINE void superblock_two_rows(const struct superblock_scratch *s, size_t i, size_t n, const float *dx,
+                                       superblock_fold_function *fold)
+{
+    const __m256i two_heads = _mm256_setr_epi16(0, 0, 8, 8, 0, 0, 8, 8, 0, 0, 8, 8, 0, 0, 8, 8);
+    const __m512i by_rows = _mm512_setr_epi32(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
+    const uint8_t *heads = s->heads + HEAD_BYTES * i;
+    __m512 lanes = _mm512_setzero_ps();
+    for (size_t b = 0; b < n; b++, heads += ROWS * HEAD_BYTES) {
+        __m512i sums = fold(_mm512_load_si512(s->sums + 16 * b), _mm512_load_si512(s->sums + 16 * (n + b)));
+        __m256i d = _mm256_permutexvar_epi16(two_heads, _mm256_load_si256((const void *)heads));
+        __m512 scale = _mm512_mul_ps(_mm512_cvtph_ps(d), _mm512_set1_ps(dx[b]));
+        lanes = _mm512_add_ps(lanes, _mm512_mul_ps(scale, _mm512_cvtepi32_ps(sums)));
+    }
+    _mm512_store_ps(s->lanes + 8 * i, _mm512_permutexvar_ps(by_rows, lanes));
+}
+
+AVX512_INLINE void superblock_decode_lanes(const struct product *p, size_t block_bytes, bool has_min,
+                                           superblock_fold_function *fold, superblock_lanes_function *lanes_of)
 {
     size_t n = p->n_cols / 256;
-    const struct superblock_scratch s = superblock_scratch_at(p->scratch, n, block_bytes);
+    const struct superblock_scratch s = superblock_scratch_at(p->scratch, n);
     const struct superblock_activation a = superblock_activation_at(p->x, n);
-    memset(s.d, 0, (ROWS * n + SCALES_AHEAD + 16) * sizeof *s.d);
     for (size_t row = p->row_begin; row < p->row_end; row += ROWS) {
-        const uint8_t *rows = row_group(p, row, (SCALES_AHEAD + 1) * block_bytes, s.stage);
-        for (size_t b = 0; b < SCALES_AHEAD; b++)
-            memcpy(s.d + b, rows + b * block_bytes + d_offset, sizeof *s.d);
-        for (size_t i = 0; i < ROWS; i++)
-            superblock_row_lanes(rows + i * p->row_bytes, i, n, block_bytes, d_offset, has_min, &a, &s, lanes_of);
+        const uint8_t *rows = row_group(p, row, 0, s.stage);
+        for (size_t i = 0; i < ROWS; i++) {
+            superblock_row_sums(rows + i * p->row_bytes, n, block_bytes, &a, s.sums + i % 2 * 16 * n,
+                                s.heads + HEAD_BYTES * i, lanes_of);
+            if (i % 2)
+                superblock_two_rows(&s, i - 1, n, a.d, fold);
+        }
         __m512 start = has_min ? superblock_minima(&s, &a, n) : _mm512_setzero_ps();
         _mm512_mask_storeu_ps(p->y + row, row_mask(p, row), add_columns(start, s.lanes, 8, 8));
     }
@@ -194,31 +278,69 @@ AVX512_INLINE __m512i dot_scaled_offset(__m512i acc, __m512i u8, const int8_t *y
     return _mm512_dpwssd_epi32(acc, _mm512_add_epi16(_mm512_maddubs_epi16(u8, load512(y)), offset), scales);
 }
 
-AVX512_INLINE __m256i add_halves(__m512i v)
+/* Four s16 scales at p for every four words: of the two groups of a vector, 16 elements each. */
+AVX512_INLINE __m512i scales_in_turns(const int16_t *p)
 {
-    return _mm256_add_epi32(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1));
+    return _mm512_set1_epi64((long long)load_u64((const uint8_t *)p));
 }
 
-/* Dword `group` of 8 in the lower half, group + 1 in the upper: pairs of s16 scales for groups (group, group + 1). */
-AVX512_INLINE __m512i scales_near(__m512i pairs, int group)
+/* 16 s8 scales -> s16. */
+AVX512_INLINE void scales_widen(__m128i s8, int16_t out[16])
 {
-    __m512i index = _mm512_inserti64x4(_mm512_set1_epi32(group), _mm256_set1_epi32(group + 1), 1);
-    return _mm512_permutexvar_epi32(index, pairs);
+    _mm256_store_si256((void *)out, _mm256_cvtepi8_epi16(s8));
+    __asm__("" : "+m"(*(int16_t(*)[16])out)); /* loads broadcast for free, shuffles of the register do not */
 }
 
-/* 16 s8 scales at p -> 8 dwords of s16 pairs. */
-AVX512_INLINE __m512i scale_pairs(__m128i s8)
+/* Two-bit values of groups (0,1) or (2,3) of a half of a super-block; `packed` its 32 bytes by lanes, twice. */
+AVX512_INLINE __m512i two_bits_avx512(__m512i packed, int c)
 {
-    return _mm512_castsi256_si512(_mm256_cvtepi8_epi16(s8));
+    return _mm512_and_si512(_mm512_srlv_epi16(packed, halves16(4 * c, 4 * c + 2)), _mm512_set1_epi8(3));
 }
 
-/* Scales of groups (j, j + 2), j = 0, 1, from the words above, as s16 pairs. */
-AVX512_INLINE __m512i scales_wide(const uint8_t *word, int j)
+/* The same for bytes in turns. */
+AVX512_INLINE __m512i two_bits_in_turns(__m512i packed, int c)
 {
-    const __mmask64 even = 0x5555555555555555ull;
-    __m512i all = _mm512_set1_epi64((long long)load_u64(word));
-    __m512i index = _mm512_inserti64x4(_mm512_set1_epi8((char)j), _mm256_set1_epi8((char)(j + 2)), 1);
-    return _mm512_maskz_permutexvar_epi8(even, index, all);
+    return _mm512_and_si512(rotate_left(packed, -4 * c, -4 * c - 2), _mm512_set1_epi8(3));
+}
+
+/* ---- one token, nibbles with a scale of 32 (Q4_K and Q5_K) ---- */
+
+/* Four products a dword, which share lane and scale, fit a word: those of `low`, whose groups are in turns, in the lower
+ * qword of every 128-bit lane, those of `high` in the upper. */
+AVX512_INLINE __m512i dot_quads(__m512i low, __m512i high, const int8_t *y)
+{
+    const __m512i zero = _mm512_setzero_si512();
+    return _mm512_packs_epi32(_mm512_dpbusd_epi32(zero, low, load512(y)),
+                              _mm512_dpbusd_epi32(zero, high, load512(y + 64)));
+}
+
+/* The scales for dot_quads from a head in every 128-bit lane: of groups (0, 2) and (1, 3), of groups (4, 6) and (5, 7). */
+AVX512_INLINE __m512i head_scales_low(__m512i head)
+{
+    const __m128i words = _mm_setr_epi8(4, -1, 6, -1, 4, -1, 6, -1, 5, -1, 7, -1, 5, -1, 7, -1);
+    return _mm512_and_si512(_mm512_shuffle_epi8(head, _mm512_broadcast_i32x4(words)), _mm512_set1_epi16(63));
+}
+
+AVX512_INLINE __m512i head_scales_high(__m512i head)
+{
+    /* 4 bits of bytes 12..15, above them 2 of bytes 4..7 */
+    const __m128i words = _mm_setr_epi8(12, 4, 14, 6, 12, 4, 14, 6, 13, 5, 15, 7, 13, 5, 15, 7);
+    __m512i w = _mm512_shuffle_epi8(head, _mm512_broadcast_i32x4(words));
+    return _mm512_ternarylogic_epi64(w, _mm512_srli_epi16(w, 10), _mm512_set1_epi16(15), TERNARY_CHOOSE);
+}
+
+/* The head at x, stored and in every 128-bit lane. */
+AVX512_INLINE __m512i head_load(const uint8_t *x, uint8_t *head)
+{
+    __m512i v = broadcast128(x);
+    _mm_store_si128((void *)head, _mm512_castsi512_si128(v));
+    return v;
+}
+
+/* High nibbles of all bytes, in one instruction. */
+AVX512_INLINE __m512i high_nibbles(__m512i v)
+{
+    return _mm512_gf2p8affine_epi64_epi8(v, _mm512_set1_epi64(0x1020408000000000), 0);
 }
 
 /* ---- many tokens ---- */
@@ -565,15 +687,15 @@ AVX512_INLINE void superblock_pack(const uint8_t *rows, size_t row_bytes, size_t
     TILES_PREFILL_AVX512(name)
 
 /* Behind NAME_lanes_avx512: its decode kernel by the eight-lane rule. */
-#define SUPERBLOCK_LANES_AVX512(name, bytes, d_offset, has_min)                     \
+#define SUPERBLOCK_LANES_AVX512(name, bytes, has_min, fold)                         \
     AVX512 static void name##_decode_avx512(const struct product *p)                \
     {                                                                               \
-        superblock_decode_lanes(p, bytes, d_offset, has_min, name##_lanes_avx512);  \
+        superblock_decode_lanes(p, bytes, has_min, fold, name##_lanes_avx512);      \
     }                                                                               \
     static size_t name##_decode_scratch_avx512(size_t n_cols, size_t n_tokens)      \
     {                                                                               \
         (void)n_tokens;                                                             \
-        return superblock_scratch_plan(n_cols / 256, bytes).end;                           \
+        return superblock_scratch_bytes(n_cols / 256, bytes);                       \
     }
 
 #define SUPERBLOCK_DECODE_AVX512(name)                 \

@@ -85,12 +85,6 @@ AVX512_INLINE float half_at(const uint8_t *p)
     return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(load_u16(p))));
 }
 
-/* Two-bit values of groups (0,1) or (2,3) of a half of a super-block; `packed` twice its 32 bytes. */
-AVX512_INLINE __m512i two_bits_avx512(__m512i packed, int c)
-{
-    return _mm512_and_si512(_mm512_srlv_epi16(packed, halves16(4 * c, 4 * c + 2)), _mm512_set1_epi8(3));
-}
-
 /* ---- formats that unpack to bytes first ---- */
 
 /* A super-block as s8 in element order, |q| <= 63, 64 elements a vector, and s16 scales of 16 elements. */

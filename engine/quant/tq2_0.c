@@ -54,7 +54,7 @@ AVX512_INLINE void tq2_0_parts_avx512(const uint8_t *x, const struct superblock_
     __m512i acc = _mm512_setzero_si512();
     UNROLL
     for (int pair = 0; pair < 4; pair++) {
-        __m512i w = two_bits_avx512(by_lanes_twice(x + 32 * (pair / 2)), pair % 2);
+        __m512i w = two_bits_in_turns(in_turns_twice(x + 32 * (pair / 2)), pair % 2);
         __m512i offset = _mm512_srai_epi16(load512(a->offsets + 32 * pair), 5);
         __m512i dots = _mm512_add_epi16(_mm512_maddubs_epi16(w, load512(a->near + 64 * pair)), offset);
         acc = _mm512_dpwssd_epi32(acc, dots, one);

@@ -82,6 +82,12 @@ AVX512_INLINE __m512i load512(const void *p)
     return _mm512_loadu_si512(p);
 }
 
+/* High nibbles of all bytes, in one instruction. */
+AVX512_INLINE __m512i high_nibbles(__m512i v)
+{
+    return _mm512_gf2p8affine_epi64_epi8(v, _mm512_set1_epi64(0x1020408000000000), 0);
+}
+
 /* acc + four u8 x s8 products per dword, the s8 quadruple at p for all dwords. gcc does not form the embedded broadcast
  * by itself, and without it the kernel is a fifth slower. */
 AVX512_INLINE __m512i dot_u8_broadcast(__m512i acc, __m512i u8, const void *p)

@@ -24,8 +24,8 @@ static void place_block(const int8_t *q, size_t m, int8_t *pairs, int8_t *quads)
 {
     size_t pair = (m & 3) + (m >= 8 ? 4 : 0);
     memcpy(pairs + 64 * pair + 32 * (m >> 2 & 1), q, 32);
-    memcpy(quads + 128 * (m & 3) + 16 * (m >> 2), q, 16);
-    memcpy(quads + 128 * (m & 3) + 16 * (m >> 2) + 64, q + 16, 16);
+    memcpy(quads + 128 * (m >> 2) + 16 * (m & 3), q, 16);
+    memcpy(quads + 128 * (m >> 2) + 16 * (m & 3) + 64, q + 16, 16);
 }
 
 AVX512 static void decode_encode(const float *x, size_t x_stride, size_t n_cols, size_t token_begin, size_t token_end,

@@ -16,7 +16,7 @@ extern const struct activation_layout layout_avx512_panels_q8_0_halves; /* for B
 
 struct block32_activation {
     const int8_t *pairs;    /* of 16 blocks 8 x 64 bytes: (0,4) (1,5) (2,6) (3,7) (8,12) (9,13) (10,14) (11,15) */
-    const int8_t *quads;    /* of 16 blocks 4 x 128 bytes: first halves of blocks k, k+4, k+8, k+12, second halves */
+    const int8_t *quads;    /* of 16 blocks 4 x 128 bytes: first halves of blocks 4 k .. 4 k + 3, second halves */
     const int32_t *sums;    /* of the integers of a block */
     const int32_t *firsts;  /* of its first 16 */
     const float *d, *s;     /* scales; s of Q8_1 only, else zeros */
@@ -93,15 +93,32 @@ AVX512_INLINE __m512i block32_sums_bytes(const uint8_t *x, size_t step, __m512i 
     return block32_add_pairs(z);
 }
 
+/* 16 bytes each at p, p + step, p + 2 step and p + 3 step; 16 <= step <= 24. */
+AVX512_INLINE __m512i load_quad(const uint8_t *p, size_t step)
+{
+    const __m128i byte = _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const int s = (int)step * 0x01010101;
+    const __m512i lane = _mm512_setr_epi32(0, 0, 0, 0, s, s, s, s, 2 * s, 2 * s, 2 * s, 2 * s, 0, 0, 0, 0);
+    const __m512i index = _mm512_add_epi8(_mm512_broadcast_i32x4(byte), lane);
+    __m512i v = _mm512_permutexvar_epi8(index, load512(p));
+    return _mm512_mask_loadu_epi8(v, 0xffff000000000000, p + 3 * step - 48);
+}
+
+/* Dwords of the blocks in `quads` order -> 16 sums in block order. */
+AVX512_INLINE __m512i block32_add_quads(const __m512i z[4])
+{
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    return _mm512_permutexvar_epi32(order, add_across(z[0], z[1], z[2], z[3]));
+}
+
 /* The same for blocks of 16 bytes of nibbles; `table` maps a nibble to u8 when `map` is set. */
 AVX512_INLINE __m512i block32_sums_nibbles(const uint8_t *x, size_t step, bool map, __m512i table, const int8_t *quads)
 {
-    const __m512i low = _mm512_set1_epi8(15);
     __m512i z[4];
     UNROLL
     for (size_t k = 0; k < 4; k++) {
-        __m512i w = load_lanes(x + step * k, 4 * step);
-        __m512i w0 = _mm512_and_si512(w, low), w1 = _mm512_and_si512(_mm512_srli_epi16(w, 4), low);
+        __m512i w = load_quad(x + 4 * step * k, step);
+        __m512i w0 = _mm512_and_si512(w, _mm512_set1_epi8(15)), w1 = high_nibbles(w);
         if (map) {
             w0 = _mm512_shuffle_epi8(table, w0);
             w1 = _mm512_shuffle_epi8(table, w1);
@@ -109,35 +126,33 @@ AVX512_INLINE __m512i block32_sums_nibbles(const uint8_t *x, size_t step, bool m
         z[k] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), w0, load512(quads + 128 * k));
         z[k] = _mm512_dpbusd_epi32(z[k], w1, load512(quads + 128 * k + 64));
     }
-    return add_across(z[0], z[1], z[2], z[3]);
+    return block32_add_quads(z);
 }
 
-/* Bits 0..63 of `bits` -> 16 in the bytes of set bits. */
-AVX512_INLINE __m512i sixteens_of(uint64_t bits)
+/* Bit i of the bytes `first` (and `first` + 1) of every 128-bit lane -> bit 4 of byte i (and 8 + i) of the lane: a product
+ * of bit matrices, of which the bytes are a row each and the rest 0. */
+AVX512_INLINE __m512i fifth_bits(__m512i bits, int first)
 {
-    return _mm512_maskz_set1_epi8(bits, 16);
+    const char a = (char)first, b = (char)(first + 1);
+    const __m128i row = _mm_setr_epi8(-1, -1, -1, a, -1, -1, -1, -1, -1, -1, -1, b, -1, -1, -1, -1);
+    const __m512i column = _mm512_set1_epi64((long long)0x8040201008040201);
+    __m512i matrix = _mm512_shuffle_epi8(bits, _mm512_broadcast_i32x4(row));
+    return _mm512_gf2p8affine_epi64_epi8(column, matrix, 0);
 }
 
-/* The same with a fifth bit: 32 bits per block at `high`, `step` apart. Lane j of quad k is block k + 4 j, whose lower
- * 16 bits belong to its low nibbles. */
+/* The same with a fifth bit: 32 bits per block at `high`, the lower 16 for the low nibbles. */
 AVX512_INLINE __m512i block32_sums_5_bits(const uint8_t *x, const uint8_t *high, size_t step, const int8_t *quads)
 {
-    const __m512i low = _mm512_set1_epi8(15);
     __m512i z[4];
     UNROLL
     for (size_t k = 0; k < 4; k++) {
-        uint64_t h[4];
-        for (size_t j = 0; j < 4; j++)
-            h[j] = load_u32(high + step * (k + 4 * j));
-        uint64_t first = (h[0] & 0xffff) | (h[1] & 0xffff) << 16 | (h[2] & 0xffff) << 32 | h[3] << 48;
-        uint64_t second = h[0] >> 16 | (h[1] >> 16) << 16 | (h[2] >> 16) << 32 | (h[3] >> 16) << 48;
-        __m512i w = load_lanes(x + step * k, 4 * step);
-        __m512i w0 = _mm512_or_si512(_mm512_and_si512(w, low), sixteens_of(first));
-        __m512i w1 = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi16(w, 4), low), sixteens_of(second));
+        __m512i w = load_quad(x + 4 * step * k, step), h = load_quad(high + 4 * step * k, step);
+        __m512i w0 = _mm512_ternarylogic_epi64(fifth_bits(h, 0), w, _mm512_set1_epi8(15), TERNARY_OR_AND);
+        __m512i w1 = _mm512_or_si512(high_nibbles(w), fifth_bits(h, 2));
         z[k] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), w0, load512(quads + 128 * k));
         z[k] = _mm512_dpbusd_epi32(z[k], w1, load512(quads + 128 * k + 64));
     }
-    return add_across(z[0], z[1], z[2], z[3]);
+    return block32_add_quads(z);
 }
 
 /* Stores the addends of 16 activation blocks, whose weights begin at x: 16 floats, or 32 by BLOCK32_HALVES. */

@@ -337,12 +337,6 @@ AVX512_INLINE __m512i head_load(const uint8_t *x, uint8_t *head)
     return v;
 }
 
-/* High nibbles of all bytes, in one instruction. */
-AVX512_INLINE __m512i high_nibbles(__m512i v)
-{
-    return _mm512_gf2p8affine_epi64_epi8(v, _mm512_set1_epi64(0x1020408000000000), 0);
-}
-
 /* ---- many tokens ---- */
 
 /* Tile of one super-block: [lane][group][row][4 elements], scales of a group's two halves as s16 pairs. */

@@ -66,10 +66,9 @@ void kv_store(struct kv *kv, size_t layer, size_t position, const float *k, cons
     assert(layer < kv->config.n_layers && position < kv->config.n_positions);
     for (size_t h = 0; h < kv->config.n_heads; h++, k += n, v += n) {
         uint16_t *column = kv_k_block(kv, layer, h, position) + position % KV_BLOCK;
-        uint16_t *row = kv_v_row(kv, layer, h, position);
         for (size_t d = 0; d < n; d++) {
             column[d * KV_BLOCK] = f16_from_float(k[d]);
-            row[d] = f16_from_float(v[d]);
+            *kv_v(kv, layer, h, position, d) = f16_from_float(v[d]);
         }
     }
 }

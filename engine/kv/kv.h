@@ -2,8 +2,9 @@
  *
  * K lies in blocks of 16 keys, dimension-major, so that 16 scores are 16 lanes and each sums its dimensions in order:
  *     k[layer][kv head][position / 16][dimension][position % 16]
- * V lies in rows:
- *     v[layer][kv head][position][dimension]
+ * V lies in planes of 32 dimensions, a line of 64 bytes a position, so that a pass over some dimensions of all positions
+ * reads one stream. The last plane of a head is as wide as what is left of it.
+ *     v[layer][kv head][dimension / 32][position][dimension % 32]
  * Positions at or beyond `length` hold zeros or leftovers of a truncated past: finite or not, readers must ignore them. */
 #ifndef GGUFD_KV_KV_H
 #define GGUFD_KV_KV_H
@@ -13,7 +14,7 @@
 
 #include "engine/base/error.h"
 
-enum { KV_BLOCK = 16 };
+enum { KV_BLOCK = 16, KV_PLANE = 32 };
 
 struct kv_config {
     size_t n_layers, n_heads, head_size; /* n_heads: of keys and values */
@@ -42,11 +43,19 @@ static inline uint16_t *kv_k_block(const struct kv *kv, size_t layer, size_t hea
     return kv->k + block * kv->config.head_size * KV_BLOCK;
 }
 
-/* Row of V at `position`: [head_size]. */
-static inline uint16_t *kv_v_row(const struct kv *kv, size_t layer, size_t head, size_t position)
+/* Elements from one position to the next in the plane of a dimension. */
+static inline size_t kv_v_stride(const struct kv *kv, size_t dimension)
 {
-    size_t row = (layer * kv->config.n_heads + head) * kv->n_blocks * KV_BLOCK + position;
-    return kv->v + row * kv->config.head_size;
+    size_t left = kv->config.head_size - dimension / KV_PLANE * KV_PLANE;
+    return left < KV_PLANE ? left : KV_PLANE;
+}
+
+/* V at `position`, from `dimension` to the end of its plane. */
+static inline uint16_t *kv_v(const struct kv *kv, size_t layer, size_t head, size_t position, size_t dimension)
+{
+    size_t n_positions = kv->n_blocks * KV_BLOCK, first = dimension / KV_PLANE * KV_PLANE;
+    size_t plane = (layer * kv->config.n_heads + head) * kv->config.head_size + first;
+    return kv->v + plane * n_positions + position * kv_v_stride(kv, dimension) + (dimension - first);
 }
 
 /* Stores all heads of one position: k and v are rows [n_heads * head_size]. Does not change length. Different positions

@@ -104,11 +104,12 @@ static void plain_probabilities(float *w, size_t n_keys)
 static void plain_values(const struct attention *a, size_t kv_head, const float *p16, size_t n_keys, float *out)
 {
     size_t n = a->kv->config.head_size;
-    const uint16_t *v = kv_v_row(a->kv, a->layer, kv_head, 0);
     for (size_t d = 0; d < n; d++) {
+        const uint16_t *v = kv_v(a->kv, a->layer, kv_head, 0, d);
+        size_t stride = kv_v_stride(a->kv, d);
         double sum = 0.0;
         for (size_t t = 0; t < n_keys; t++)
-            sum += (double)(f16_to_float(v[t * n + d]) * p16[t]);
+            sum += (double)(f16_to_float(v[t * stride]) * p16[t]);
         out[d] = (float)sum;
     }
 }
@@ -236,7 +237,8 @@ static void store_head(const struct rows *rows, const struct kv *kv, size_t laye
         for (size_t d = 0; d < count; d++)
             column[(begin + d) * KV_BLOCK] = part[d];
     }
-    rows->f16_encode(v, kv_v_row(kv, layer, head, position), n);
+    for (size_t d = 0; d < n; d += KV_PLANE)
+        rows->f16_encode(v + d, kv_v(kv, layer, head, position, d), min_size(n - d, KV_PLANE));
 }
 
 void attention_store_share(enum cpu_tier tier, const struct attention_store *s, unsigned worker, unsigned n_workers)

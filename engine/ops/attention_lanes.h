@@ -125,7 +125,7 @@ enum { DECODE_KEYS = ATTENTION_ROW_STEP * ATTENTION_KEYS / ATTENTION_GROUP };
 
 /* The cache is read once and in order, so every line is requested early into the second-level cache and late into the
  * first. A prefetch cannot fault. */
-enum { KV_AHEAD_L2 = 16384, KV_AHEAD_L1 = 2048, LINE_HALVES = 32 }; /* bytes, bytes, F16 values of a line */
+enum { KV_AHEAD_L2 = 16384, KV_AHEAD_L1 = 2048 }; /* bytes */
 
 INLINE void kv_prefetch(const uint16_t *at)
 {
@@ -171,24 +171,37 @@ INLINE void decode_scores_step(const struct attention_tile *t, size_t key, float
         }
 }
 
-/* Values of `vectors` vectors of dimensions for `group` heads and n_keys keys; v and sums point to the first dimension,
- * p to the first key. */
-INLINE void decode_values_step(const struct attention_tile *t, const uint16_t *v, size_t n_keys, const double *p,
-                               double *to, const int vectors, const int group)
+enum { PLANE_VECTORS = KV_PLANE / DOUBLES };
+
+/* Values of `vectors` vectors of dimensions from d on, in one plane or in whole ones, for `group` heads and n_keys keys
+ * from `key` on. */
+INLINE void decode_values_step(const struct attention_tile *t, size_t key, size_t n_keys, size_t d, const int vectors,
+                               const int group)
 {
     f64v sums[24];
-    size_t n = t->a->kv->config.head_size, stride = (n + DOUBLES - 1) / DOUBLES * DOUBLES;
+    const struct kv *kv = t->a->kv;
+    size_t stride = (kv->config.head_size + DOUBLES - 1) / DOUBLES * DOUBLES, step[2];
+    const uint16_t *v[2];
+    const double *p = t->p;
+    double *to = t->sums + d;
+    UNROLL for (int i = 0; i < vectors; i += PLANE_VECTORS) {
+        v[i / PLANE_VECTORS] = kv_v(kv, t->a->layer, t->kv_head, key, d + (size_t)i * DOUBLES);
+        step[i / PLANE_VECTORS] = kv_v_stride(kv, d + (size_t)i * DOUBLES);
+    }
     UNROLL for (int g = 0; g < group; g++)
         UNROLL for (int i = 0; i < vectors; i++)
             sums[g * vectors + i] = lanes_load_doubles(to + (size_t)g * stride + (size_t)i * DOUBLES);
-    for (size_t key = 0; key < n_keys; key++, v += n, p++) {
+    for (size_t end = key + n_keys; key < end; key++, p++) {
         UNROLL for (int i = 0; i < vectors; i++) {
-            if (i % (LINE_HALVES / DOUBLES) == 0)
-                kv_prefetch(v + (size_t)i * DOUBLES);
-            f64v x = lanes_load_f16(v + (size_t)i * DOUBLES);
+            const uint16_t *at = v[i / PLANE_VECTORS];
+            if (i % PLANE_VECTORS == 0)
+                kv_prefetch(at);
+            f64v x = lanes_load_f16(at + (size_t)(i % PLANE_VECTORS) * DOUBLES);
             UNROLL for (int g = 0; g < group; g++)
                 sums[g * vectors + i] = lanes_fma(x, lanes_set_double(p[g * DECODE_KEYS]), sums[g * vectors + i]);
         }
+        UNROLL for (int i = 0; i < vectors; i += PLANE_VECTORS)
+            v[i / PLANE_VECTORS] += step[i / PLANE_VECTORS];
     }
     UNROLL for (int g = 0; g < group; g++)
         UNROLL for (int i = 0; i < vectors; i++)
@@ -202,13 +215,13 @@ INLINE void decode_values_step(const struct attention_tile *t, const uint16_t *v
         for (size_t key = 0; key < n_keys; key += k_vectors * DOUBLES)                                          \
             decode_scores_step(t, key, scale, k_vectors, group);                                                \
     }                                                                                                           \
-    TARGET static void decode_values_##group(const struct attention_tile *t, const uint16_t *v, size_t n_keys)  \
+    TARGET static void decode_values_##group(const struct attention_tile *t, size_t key, size_t n_keys)         \
     {                                                                                                           \
         size_t d = 0, n = t->a->kv->config.head_size;                                                           \
         for (; d + (v_vectors - 1) * DOUBLES < n; d += v_vectors * DOUBLES)                                     \
-            decode_values_step(t, v + d, n_keys, t->p, t->sums + d, v_vectors, group);                          \
+            decode_values_step(t, key, n_keys, d, v_vectors, group);                                            \
         for (; d < n; d += DOUBLES)                                                                             \
-            decode_values_step(t, v + d, n_keys, t->p, t->sums + d, 1, group);                                  \
+            decode_values_step(t, key, n_keys, d, 1, group);                                                    \
     }
 
 #if defined(TIER_IS_AVX2)
@@ -229,7 +242,7 @@ DECODE_INSTANCE(8, 2, 2)
 
 static const struct {
     void (*scores)(const struct attention_tile *t, size_t n_keys, float scale);
-    void (*values)(const struct attention_tile *t, const uint16_t *v, size_t n_keys);
+    void (*values)(const struct attention_tile *t, size_t key, size_t n_keys);
 } decode_instances[GROUP_AT_ONCE] = {
     {decode_scores_1, decode_values_1}, {decode_scores_2, decode_values_2},
     {decode_scores_3, decode_values_3}, {decode_scores_4, decode_values_4},
@@ -280,7 +293,7 @@ TARGET static void decode(const struct attention_tile *tile)
             size_t count = n_keys - key < DECODE_KEYS ? n_keys - key : DECODE_KEYS;
             for (size_t g = 0; g < group; g++)
                 encode_p(t.w + g * t.w_stride + key, factors[g], t.p + g * DECODE_KEYS, count);
-            decode_instances[group - 1].values(&t, kv_v_row(a->kv, a->layer, t.kv_head, key), count);
+            decode_instances[group - 1].values(&t, key, count);
         }
         write_out(&t, group);
     }
@@ -380,10 +393,12 @@ INLINE void value_slice(const struct attention_tile *t, size_t n_rows, const siz
 {
     size_t n = t->a->kv->config.head_size, stride = (n + DOUBLES - 1) / DOUBLES * DOUBLES;
     size_t v_stride = (size_t)vectors * DOUBLES, loaded = visible_keys(n_keys[n_rows - 1], key);
-    const uint16_t *v = kv_v_row(t->a->kv, t->a->layer, t->kv_head, key) + d;
-    for (size_t k = 0; k < loaded; k++, v += n)
-        UNROLL for (int i = 0; i < vectors; i++)
-            lanes_store_doubles(t->v + k * v_stride + (size_t)i * DOUBLES, lanes_load_f16(v + (size_t)i * DOUBLES));
+    for (size_t i = 0; i < v_stride; i += DOUBLES) {
+        const uint16_t *v = kv_v(t->a->kv, t->a->layer, t->kv_head, key, d + i);
+        size_t step = kv_v_stride(t->a->kv, d + i);
+        for (size_t k = 0; k < loaded; k++)
+            lanes_store_doubles(t->v + k * v_stride + i, lanes_load_f16(v + k * step));
+    }
     for (size_t r = 0; r < n_rows; r += (size_t)rows) {
         const double *p = t->p + r * ATTENTION_KEYS;
         double *sums = t->sums + r * stride + d;

@@ -27,7 +27,8 @@ TEST(every_element_lies_where_the_layout_says)
         size_t d = i % c.head_size, h = i / c.head_size % c.n_heads, p = i / row % c.n_positions;
         size_t layer = i / row / c.n_positions, blocks = 3;
         uint16_t k16 = kv.k[(((layer * c.n_heads + h) * blocks + p / 16) * c.head_size + d) * 16 + p % 16];
-        uint16_t v16 = kv.v[((layer * c.n_heads + h) * blocks * 16 + p) * c.head_size + d];
+        size_t plane = d / 32 * 32, width = c.head_size - plane < 32 ? c.head_size - plane : 32;
+        uint16_t v16 = kv.v[((layer * c.n_heads + h) * c.head_size + plane) * blocks * 16 + p * width + d % 32];
         if (k16 != f16_from_float(k[i]) || v16 != f16_from_float(v[i]))
             ck_abort_msg("layer %zu position %zu head %zu dimension %zu", layer, p, h, d);
     }

@@ -67,14 +67,14 @@ AVX512_INLINE void q2_k_parts_avx512(const uint8_t *x, const struct superblock_a
     __m128i scale_min = _mm_loadu_si128((const void *)x);
     int16_t scales[16] ALIGNED;
     scales_widen(_mm_and_si128(scale_min, low), scales);
-    __m512i acc = _mm512_setzero_si512();
+    __m512i dots[4];
     __m256i mins = _mm256_cvtepu8_epi16(_mm_and_si128(_mm_srli_epi16(scale_min, 4), low));
     UNROLL
     for (int pair = 0; pair < 4; pair++) {
         __m512i w = two_bits_in_turns(in_turns_twice(x + 16 + 32 * (pair / 2)), pair % 2);
-        acc = dot_scaled(acc, w, a->near + 64 * pair, scales_in_turns(scales + 4 * pair));
+        dots[pair] = _mm512_maddubs_epi16(w, load512(a->near + 64 * pair));
     }
-    _mm512_store_si512(out->sum[k], acc);
+    _mm512_store_si512(out->sum[k], dot_scales(dots, scales));
     __m256i min_sum = _mm256_madd_epi16(mins, _mm256_loadu_si256((const void *)a->sums16));
     _mm512_store_si512(out->min_sum[k], _mm512_zextsi256_si512(min_sum));
     out->d[k] = half_at(x + 80);

@@ -91,15 +91,15 @@ AVX512_INLINE __m512i q3_k_lanes_avx512(const uint8_t *x, const struct superbloc
     int16_t scales[16] ALIGNED;
     scales_widen(q3_k_scales_avx512(x + 96), scales);
     memcpy(head, x + 108, 2);
-    __m512i high = in_turns_twice(x), acc = _mm512_setzero_si512();
+    __m512i high = in_turns_twice(x), dots[4];
     UNROLL
     for (int half = 0; half < 2; half++) {
         __m512i packed = in_turns_twice(x + 32 + 32 * half);
         UNROLL
         for (int pair = 2 * half; pair < 2 * half + 2; pair++)
-            acc = _mm512_dpwssd_epi32(acc, q3_k_dots_avx512(packed, high, pair, a), scales_in_turns(scales + 4 * pair));
+            dots[pair] = q3_k_dots_avx512(packed, high, pair, a);
     }
-    return acc;
+    return dot_scales(dots, scales);
 }
 
 AVX512_INLINE void q3_k_pack_block_avx512(const uint8_t *x, size_t row_bytes, struct superblock_tile *t)

@@ -73,18 +73,16 @@ AVX512_INLINE __m512i q6_k_lanes_avx512(const uint8_t *x, const struct superbloc
     int16_t scales[16] ALIGNED;
     scales_widen(_mm_loadu_si128((const void *)(x + 192)), scales);
     memcpy(head, x + 208, 2);
-    __m512i acc = _mm512_setzero_si512();
+    __m512i dots[4]; /* of groups 2 k and 2 k + 1 */
     UNROLL
     for (size_t h = 0; h < 2; h++) {
         __m512i w = in_turns(load512(x + 64 * h)), high = in_turns_twice(x + 128 + 32 * h);
         __m512i w0 = q6_k_merge_avx512(_mm512_and_si512(w, _mm512_set1_epi8(15)), rotate_left(high, 4, 2));
         __m512i w1 = q6_k_merge_avx512(high_nibbles(w), rotate_left(high, 0, -2));
-        const int8_t *y = a->near + 128 * h;
-        const int16_t *offsets = a->offsets + 64 * h;
-        acc = dot_scaled_offset(acc, w0, y, offsets, scales_in_turns(scales + 8 * h));
-        acc = dot_scaled_offset(acc, w1, y + 64, offsets + 32, scales_in_turns(scales + 8 * h + 4));
+        dots[2 * h] = dots_offset(w0, a->near + 128 * h, a->offsets + 64 * h);
+        dots[2 * h + 1] = dots_offset(w1, a->near + 128 * h + 64, a->offsets + 64 * h + 32);
     }
-    return acc;
+    return dot_scales(dots, scales);
 }
 
 AVX512_INLINE void q6_k_pack_block_avx512(const uint8_t *x, size_t row_bytes, struct superblock_tile *t)

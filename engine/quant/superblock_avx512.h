@@ -236,6 +236,7 @@ AVX512_INLINE void superblock_two_rows(const struct superblock_scratch *s, size_
     const __m512i by_rows = _mm512_setr_epi32(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
     const uint8_t *heads = s->heads + HEAD_BYTES * i;
     __m512 lanes = _mm512_setzero_ps();
+    UNROLL_4
     for (size_t b = 0; b < n; b++, heads += ROWS * HEAD_BYTES) {
         __m512i sums = fold(_mm512_load_si512(s->sums + 16 * b), _mm512_load_si512(s->sums + 16 * (n + b)));
         __m256i d = _mm256_permutexvar_epi16(two_heads, _mm256_load_si256((const void *)heads));
@@ -264,18 +265,10 @@ AVX512_INLINE void superblock_decode_lanes(const struct product *p, size_t block
     }
 }
 
-/* acc + per dword: two s16 pairs of u8 x s8, times a pair of s16 scales. */
-AVX512_INLINE __m512i dot_scaled(__m512i acc, __m512i u8, const int8_t *y, __m512i scales)
+/* Sums of two products u8 x s8 a word, the u8 stored 32 above their value. */
+AVX512_INLINE __m512i dots_offset(__m512i u8, const int8_t *y, const int16_t *offsets)
 {
-    return _mm512_dpwssd_epi32(acc, _mm512_maddubs_epi16(u8, load512(y)), scales);
-}
-
-/* The same for u8 stored 32 above their value. */
-AVX512_INLINE __m512i dot_scaled_offset(__m512i acc, __m512i u8, const int8_t *y, const int16_t *offsets,
-                                        __m512i scales)
-{
-    __m512i offset = load512(offsets);
-    return _mm512_dpwssd_epi32(acc, _mm512_add_epi16(_mm512_maddubs_epi16(u8, load512(y)), offset), scales);
+    return _mm512_add_epi16(_mm512_maddubs_epi16(u8, load512(y)), load512(offsets));
 }
 
 /* Four s16 scales at p for every four words: of the two groups of a vector, 16 elements each. */
@@ -289,6 +282,16 @@ AVX512_INLINE void scales_widen(__m128i s8, int16_t out[16])
 {
     _mm256_store_si256((void *)out, _mm256_cvtepi8_epi16(s8));
     __asm__("" : "+m"(*(int16_t(*)[16])out)); /* loads broadcast for free, shuffles of the register do not */
+}
+
+/* Words of groups 2 k and 2 k + 1, in turns, times the scales of their 16 elements. */
+AVX512_INLINE __m512i dot_scales(const __m512i words[4], const int16_t scales[16])
+{
+    __m512i sum = _mm512_madd_epi16(words[0], scales_in_turns(scales));
+    UNROLL
+    for (size_t k = 1; k < 4; k++)
+        sum = _mm512_dpwssd_epi32(sum, words[k], scales_in_turns(scales + 4 * k));
+    return sum;
 }
 
 /* Two-bit values of groups (0,1) or (2,3) of a half of a super-block; `packed` its 32 bytes by lanes, twice. */

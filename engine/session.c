@@ -243,6 +243,8 @@ enum status session_run(struct session *s, const struct session_sync *sync, size
         status = session_step(s, sync, begin, end < sync->n_tokens ? end : sync->n_tokens, err);
         if (status == STATUS_OK && sync->on_progress)
             sync->on_progress(sync->context, s->kv.length);
+        if (status == STATUS_OK)
+            kv_settle(&s->kv, s->kv.length - begin);
     }
     return status;
 }

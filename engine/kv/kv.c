@@ -8,7 +8,11 @@
 
 #include "engine/base/f16.h"
 
-enum { PAGE = 4096 };
+enum { PAGE = 4096, LARGE_PAGE = 2 << 20, SETTLE_PER_TOKEN = 64 << 10 };
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 /* Linux 6.1 */
+#endif
 
 static size_t blocks_of(const struct kv_config *c)
 {
@@ -58,6 +62,22 @@ void kv_clear(struct kv *kv)
     if (kv->mapping)
         munmap(kv->mapping, kv->mapping_bytes);
     *kv = (struct kv){0};
+}
+
+void kv_settle(struct kv *kv, size_t n_tokens)
+{
+    size_t shift = -(uintptr_t)kv->mapping % LARGE_PAGE, part = n_tokens * SETTLE_PER_TOKEN / LARGE_PAGE * LARGE_PAGE;
+    if (kv->length <= kv->config.n_positions / 2 || kv->settled == SIZE_MAX || kv->mapping_bytes < shift)
+        return;
+    size_t left = (kv->mapping_bytes - shift) / LARGE_PAGE * LARGE_PAGE - kv->settled;
+    part = part < LARGE_PAGE ? LARGE_PAGE : part;
+    part = part < left ? part : left;
+    if (part == 0)
+        return;
+    if (madvise((char *)kv->mapping + shift + kv->settled, part, MADV_COLLAPSE) == 0 || errno == EAGAIN)
+        kv->settled += part;
+    else
+        kv->settled = SIZE_MAX;
 }
 
 void kv_store(struct kv *kv, size_t layer, size_t position, const float *k, const float *v)

@@ -28,6 +28,7 @@ struct kv {
     uint16_t *k, *v;
     void *mapping;
     size_t mapping_bytes;
+    size_t settled;     /* bytes that kv_settle has moved, or SIZE_MAX: it cannot */
 };
 
 /* Address space kv_init will map; SIZE_MAX when that exceeds size_t. */
@@ -57,6 +58,11 @@ static inline uint16_t *kv_v(const struct kv *kv, size_t layer, size_t head, siz
     size_t plane = (layer * kv->config.n_heads + head) * kv->config.head_size + first;
     return kv->v + plane * n_positions + position * kv_v_stride(kv, dimension) + (dimension - first);
 }
+
+/* Once more than half of the positions are in use, little is left to save by small pages: moves a part of the mapping,
+ * larger after a step of more tokens, to large pages, which attention reads a tenth faster, until all of it has moved.
+ * A cache that is filled is not larger for it. Without support or memory nothing happens. Not while a step runs. */
+void kv_settle(struct kv *kv, size_t n_tokens);
 
 /* Stores all heads of one position: k and v are rows [n_heads * head_size]. Does not change length. Different positions
  * may be stored by different threads. */

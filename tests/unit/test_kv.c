@@ -67,6 +67,36 @@ TEST(memory_is_committed_as_positions_are_written)
 }
 END
 
+/* Large pages are only advice, but whatever becomes of it, every element stays. */
+TEST(settling_moves_all_of_a_cache_in_use_and_changes_nothing)
+{
+    struct kv_config c = {.n_layers = 2, .n_heads = 4, .head_size = 64, .n_positions = 8192};
+    struct kv kv;
+    struct error err;
+    ck_assert_int_eq(kv_init(&kv, &c, &err), STATUS_OK);
+    uint64_t seed = 5, state;
+    for (size_t i = 0; i < kv.mapping_bytes / 8; i++)
+        ((uint64_t *)kv.mapping)[i] = random_u64(&seed);
+    kv.length = c.n_positions / 2;
+    kv_settle(&kv, 512);
+    ck_assert_uint_eq(kv.settled, 0);
+    kv.length++;
+    size_t steps = 0, last;
+    do {
+        last = kv.settled;
+        kv_settle(&kv, steps++ % 2 ? 1 : 64);
+    } while (kv.settled != last);
+    if (kv.settled == SIZE_MAX)
+        printf("note: this kernel has no large pages to move to\n");
+    else
+        ck_assert_uint_ge(kv.settled + (4 << 20), kv.mapping_bytes);
+    state = 5;
+    for (size_t i = 0; i < kv.mapping_bytes / 8; i++)
+        ck_assert_uint_eq(((uint64_t *)kv.mapping)[i], random_u64(&state));
+    kv_clear(&kv);
+}
+END
+
 TEST(a_size_beyond_the_address_space_is_an_error)
 {
     struct kv_config c = {.n_layers = SIZE_MAX / 16, .n_heads = 8, .head_size = 128, .n_positions = 4096};
@@ -83,4 +113,5 @@ TEST(a_size_beyond_the_address_space_is_an_error)
 END
 
 SUITE(kv, T(every_element_lies_where_the_layout_says), T(memory_is_committed_as_positions_are_written),
+      T(settling_moves_all_of_a_cache_in_use_and_changes_nothing),
       T(a_size_beyond_the_address_space_is_an_error))

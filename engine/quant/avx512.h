@@ -69,19 +69,47 @@ static inline uint16_t row_mask(const struct product *p, size_t row)
     return mask_of_first(p->row_end - row);
 }
 
-/* One weight stream: every line twice, whatever `bytes` of it the next step consumes. */
-AVX512_INLINE void prefetch_stream(const uint8_t *x, size_t bytes)
+/* One weight stream in steps of `bytes`: the lines that begin in step i behind x, each requested from both caches. */
+AVX512_INLINE void prefetch_step(const uint8_t *x, size_t i, size_t bytes)
 {
     UNROLL
-    for (size_t i = 0; i < bytes; i += 64) {
-        _mm_prefetch((const char *)x + PREFETCH_L2 + i, _MM_HINT_T1);
-        _mm_prefetch((const char *)x + PREFETCH_L1 + i, _MM_HINT_T0);
+    for (size_t at = (i * bytes + 63) / 64 * 64; at < (i + 1) * bytes; at += 64) {
+        _mm_prefetch((const char *)x + PREFETCH_L2 + at, _MM_HINT_T1);
+        _mm_prefetch((const char *)x + PREFETCH_L1 + at, _MM_HINT_T0);
     }
+}
+
+AVX512_INLINE void prefetch_stream(const uint8_t *x, size_t bytes)
+{
+    prefetch_step(x, 0, bytes);
 }
 
 AVX512_INLINE __m512i load512(const void *p)
 {
     return _mm512_loadu_si512(p);
+}
+
+/* 32 bytes at p in the lower half; the upper is undefined. */
+AVX512_INLINE __m512i load256(const void *p)
+{
+    return _mm512_castsi256_si512(_mm256_loadu_si256(p));
+}
+
+/* 32 bytes at `lower`, 32 at `upper`. */
+AVX512_INLINE __m512i load_halves(const void *lower, const void *upper)
+{
+    return _mm512_inserti64x4(load256(lower), _mm256_loadu_si256(upper), 1);
+}
+
+/* F16 values in the lower words of dwords, in the upper ones, to float. */
+AVX512_INLINE __m512 low_halves(__m512i dwords)
+{
+    return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(dwords));
+}
+
+AVX512_INLINE __m512 high_halves(__m512i dwords)
+{
+    return low_halves(_mm512_srli_epi32(dwords, 16));
 }
 
 /* High nibbles of all bytes, in one instruction. */
@@ -136,6 +164,13 @@ AVX512_INLINE __m512i add_across(__m512i a, __m512i b, __m512i c, __m512i d)
     __m512i ab = _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
     __m512i cd = _mm512_add_epi32(_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
     return _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+}
+
+/* The 4 dwords of every 128-bit lane of v[0], then of v[1] ... added up. */
+AVX512_INLINE __m512i add_lanes(const __m512i v[4])
+{
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    return _mm512_permutexvar_epi32(order, add_across(v[0], v[1], v[2], v[3]));
 }
 
 /* 16 rows of 16 bytes, `step` apart -> out[k] = dword k of every row. */

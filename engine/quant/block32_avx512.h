@@ -50,16 +50,6 @@ AVX512_INLINE __m512i block32_heads(const uint8_t *x, size_t block_bytes)
     return _mm512_i32gather_epi32(_mm512_mullo_epi32(index, _mm512_set1_epi32((int)block_bytes)), x, 1);
 }
 
-AVX512_INLINE __m512 low_halves(__m512i dwords)
-{
-    return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(dwords));
-}
-
-AVX512_INLINE __m512 high_halves(__m512i dwords)
-{
-    return low_halves(_mm512_srli_epi32(dwords, 16));
-}
-
 /* Nibble -> table entry + 128. */
 AVX512_INLINE __m512i block32_table(const int8_t table[16])
 {
@@ -86,8 +76,7 @@ AVX512_INLINE __m512i block32_sums_bytes(const uint8_t *x, size_t step, __m512i 
     UNROLL
     for (size_t k = 0; k < 8; k++) {
         const uint8_t *block = x + step * block32_of_pair(k);
-        __m512i w = _mm512_castsi256_si512(_mm256_loadu_si256((const void *)block));
-        w = _mm512_inserti64x4(w, _mm256_loadu_si256((const void *)(block + 4 * step)), 1);
+        __m512i w = load_halves(block, block + 4 * step);
         z[k] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_xor_si512(w, flip), load512(pairs + 64 * k));
     }
     return block32_add_pairs(z);
@@ -104,14 +93,7 @@ AVX512_INLINE __m512i load_quad(const uint8_t *p, size_t step)
     return _mm512_mask_loadu_epi8(v, 0xffff000000000000, p + 3 * step - 48);
 }
 
-/* Dwords of the blocks in `quads` order -> 16 sums in block order. */
-AVX512_INLINE __m512i block32_add_quads(const __m512i z[4])
-{
-    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    return _mm512_permutexvar_epi32(order, add_across(z[0], z[1], z[2], z[3]));
-}
-
-/* The same for blocks of 16 bytes of nibbles; `table` maps a nibble to u8 when `map` is set. */
+/* The same for 16 blocks of 16 bytes of nibbles; `table` maps a nibble to u8 when `map` is set. */
 AVX512_INLINE __m512i block32_sums_nibbles(const uint8_t *x, size_t step, bool map, __m512i table, const int8_t *quads)
 {
     __m512i z[4];
@@ -126,7 +108,7 @@ AVX512_INLINE __m512i block32_sums_nibbles(const uint8_t *x, size_t step, bool m
         z[k] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), w0, load512(quads + 128 * k));
         z[k] = _mm512_dpbusd_epi32(z[k], w1, load512(quads + 128 * k + 64));
     }
-    return block32_add_quads(z);
+    return add_lanes(z);
 }
 
 /* Bit i of the bytes `first` (and `first` + 1) of every 128-bit lane -> bit 4 of byte i (and 8 + i) of the lane: a product
@@ -152,7 +134,7 @@ AVX512_INLINE __m512i block32_sums_5_bits(const uint8_t *x, const uint8_t *high,
         z[k] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), w0, load512(quads + 128 * k));
         z[k] = _mm512_dpbusd_epi32(z[k], w1, load512(quads + 128 * k + 64));
     }
-    return block32_add_quads(z);
+    return add_lanes(z);
 }
 
 /* Stores the addends of 16 activation blocks, whose weights begin at x: 16 floats, or 32 by BLOCK32_HALVES. */
@@ -371,7 +353,7 @@ AVX512_INLINE void block32_pack_nibbles_of(const uint8_t *x, size_t row_bytes, _
     for (size_t k = 0; k < 4; k++) {
         size_t to = k / span * 2 * span + k % span;
         _mm512_store_si512(t->w[to], _mm512_shuffle_epi8(table, _mm512_and_si512(q[k], low)));
-        __m512i high = _mm512_and_si512(_mm512_srli_epi16(q[k], 4), low);
+        __m512i high = high_nibbles(q[k]);
         _mm512_store_si512(t->w[to + span], _mm512_shuffle_epi8(table, high));
     }
 }

@@ -49,12 +49,11 @@ AVX512_INLINE void encode32(const float *x, struct encoded32 *out)
 AVX512_INLINE __m256i sums_of_16(const int8_t *q)
 {
     const __m512i one = _mm512_set1_epi8(1), ones = _mm512_set1_epi16(1);
-    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     __m512i z[4];
     UNROLL
     for (size_t k = 0; k < 4; k++)
         z[k] = _mm512_madd_epi16(_mm512_maddubs_epi16(one, load512(q + 64 * k)), ones);
-    return _mm512_cvtepi32_epi16(_mm512_permutexvar_epi32(order, add_across(z[0], z[1], z[2], z[3])));
+    return _mm512_cvtepi32_epi16(add_lanes(z));
 }
 
 /* The first of 256 values with this magnitude. */

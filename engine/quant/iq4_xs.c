@@ -115,7 +115,7 @@ BLOCK32_KERNELS_AVX2(iq4_xs, sizeof(struct block_iq4_xs), BLOCK32_SCALED, 1, 128
 AVX512_INLINE __m512i iq4_xs_pair_avx512(const uint8_t *p)
 {
     __m512i table = _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)table_iq4_nl));
-    __m512i w = _mm512_castsi256_si512(_mm256_loadu_si256((const void *)p));
+    __m512i w = load256(p);
     w = _mm512_srlv_epi64(_mm512_shuffle_i64x2(w, w, 0x50), _mm512_setr_epi64(0, 0, 4, 4, 0, 0, 4, 4));
     w = _mm512_and_si512(w, _mm512_set1_epi8(15));
     return _mm512_shuffle_epi8(_mm512_xor_si512(table, _mm512_set1_epi8(-128)), w);

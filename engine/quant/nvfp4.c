@@ -148,8 +148,7 @@ AVX512_INLINE void nvfp4_step_avx512(const uint8_t *x, const struct block32_acti
     UNROLL
     for (size_t k = 0; k < 4; k++) {
         const uint8_t *nibbles = x + 2 * sizeof(struct block_nvfp4) * k + 4;
-        __m512i w = _mm512_castsi256_si512(_mm256_loadu_si256((const void *)nibbles));
-        w = _mm512_inserti64x4(w, _mm256_loadu_si256((const void *)(nibbles + sizeof(struct block_nvfp4))), 1);
+        __m512i w = load_halves(nibbles, nibbles + sizeof(struct block_nvfp4));
         __m512i w0 = _mm512_shuffle_epi8(table, _mm512_and_si512(w, low));
         __m512i w1 = _mm512_shuffle_epi8(table, high_nibbles(w));
         y[k] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_unpacklo_epi64(w0, w1), load512(a->quads + 128 * k));
@@ -157,8 +156,8 @@ AVX512_INLINE void nvfp4_step_avx512(const uint8_t *x, const struct block32_acti
                                    load512(a->quads + 128 * k + 64));
     }
     __m512i excess = load512(a->firsts), excess_second = _mm512_sub_epi32(load512(a->sums), excess);
-    __m512i first = _mm512_sub_epi32(block32_add_quads(y), _mm512_slli_epi32(excess, 7));
-    __m512i second = _mm512_sub_epi32(block32_add_quads(z), _mm512_slli_epi32(excess_second, 7));
+    __m512i first = _mm512_sub_epi32(add_lanes(y), _mm512_slli_epi32(excess, 7));
+    __m512i second = _mm512_sub_epi32(add_lanes(z), _mm512_slli_epi32(excess_second, 7));
     __m256i scales = _mm256_i32gather_epi32((const void *)x, blocks, 1);
     __m512 dx = _mm512_loadu_ps(a->d);
     const __m512i order_high = _mm512_add_epi32(order, _mm512_set1_epi32(8));

@@ -51,7 +51,7 @@ AVX512_INLINE __m512i q4_k_lanes_avx512(const uint8_t *x, const struct superbloc
     __m512i w = in_turns(load512(x + 16)), v = in_turns(load512(x + 80)), scales = head_load(x, head);
     __m512i first = dot_quads(_mm512_and_si512(w, low), high_nibbles(w), a->wide);
     __m512i second = dot_quads(_mm512_and_si512(v, low), high_nibbles(v), a->wide + 128);
-    return _mm512_dpwssd_epi32(_mm512_madd_epi16(first, head_scales_low(scales)), second, head_scales_high(scales));
+    return dot_head_scales(first, second, scales);
 }
 
 AVX512_INLINE void q4_k_pack_block_avx512(const uint8_t *x, size_t row_bytes, struct superblock_tile *t)
@@ -71,7 +71,7 @@ AVX512_INLINE void q4_k_pack_block_avx512(const uint8_t *x, size_t row_bytes, st
             UNROLL
             for (size_t k = 0; k < 4; k++) {
                 _mm512_store_si512(t->w[4 * half + k][2 * c], _mm512_and_si512(q[k], low));
-                _mm512_store_si512(t->w[4 * half + k][2 * c + 1], _mm512_and_si512(_mm512_srli_epi16(q[k], 4), low));
+                _mm512_store_si512(t->w[4 * half + k][2 * c + 1], high_nibbles(q[k]));
             }
         }
     }

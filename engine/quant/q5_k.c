@@ -69,7 +69,7 @@ AVX512_INLINE __m512i q5_k_lanes_avx512(const uint8_t *x, const struct superbloc
     __m512i high = in_turns_twice(x + 16), scales = head_load(x, head);
     __m512i first = q5_k_dot_avx512(x + 48, high, 0, a->wide);
     __m512i second = q5_k_dot_avx512(x + 112, high, 1, a->wide + 128);
-    return _mm512_dpwssd_epi32(_mm512_madd_epi16(first, head_scales_low(scales)), second, head_scales_high(scales));
+    return dot_head_scales(first, second, scales);
 }
 
 /* Bit `group` of every byte of high, moved to bit 4, and q. */
@@ -99,7 +99,7 @@ AVX512_INLINE void q5_k_pack_block_avx512(const uint8_t *x, size_t row_bytes, st
             lane_rows_load(rows + c, half, q);
             UNROLL
             for (size_t k = 0; k < 4; k++) {
-                __m512i w0 = _mm512_and_si512(q[k], low), w1 = _mm512_and_si512(_mm512_srli_epi16(q[k], 4), low);
+                __m512i w0 = _mm512_and_si512(q[k], low), w1 = high_nibbles(q[k]);
                 _mm512_store_si512(t->w[4 * half + k][2 * c], q5_k_merge_avx512(w0, high[k], 2 * c));
                 _mm512_store_si512(t->w[4 * half + k][2 * c + 1], q5_k_merge_avx512(w1, high[k], 2 * c + 1));
             }

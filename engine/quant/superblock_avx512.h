@@ -23,8 +23,7 @@ AVX512_INLINE __m512i by_lanes(__m512i v)
 /* 32 bytes at p, permuted, in both halves. */
 AVX512_INLINE __m512i by_lanes_twice(const uint8_t *p)
 {
-    return _mm512_permutexvar_epi8(_mm512_load_si512(lanes_order_twice),
-                                   _mm512_castsi256_si512(_mm256_loadu_si256((const void *)p)));
+    return _mm512_permutexvar_epi8(_mm512_load_si512(lanes_order_twice), load256(p));
 }
 
 /* For one token the two groups of a vector lie in turns: dword 2 l is lane l of the first, 2 l + 1 of the second. */
@@ -37,8 +36,7 @@ AVX512_INLINE __m512i in_turns(__m512i v)
 
 AVX512_INLINE __m512i in_turns_twice(const uint8_t *p)
 {
-    return _mm512_permutexvar_epi8(_mm512_load_si512(turns_order_twice),
-                                   _mm512_castsi256_si512(_mm256_loadu_si256((const void *)p)));
+    return _mm512_permutexvar_epi8(_mm512_load_si512(turns_order_twice), load256(p));
 }
 
 /* Dwords of the first group rotated left by `first` bits (negative: right), of the second by `second`. Bits that cross a
@@ -163,7 +161,6 @@ AVX512_INLINE __m512i head_scales(const __m512i heads[4])
 AVX512_INLINE __m512 superblock_minima(const struct superblock_scratch *s, const struct superblock_activation *a,
                                        size_t n)
 {
-    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     __m512 total = _mm512_setzero_ps();
     for (size_t b = 0; b < n; b++) {
         __m512i sums = broadcast128(a->sums32 + 8 * b), heads[4], q[4];
@@ -172,22 +169,12 @@ AVX512_INLINE __m512 superblock_minima(const struct superblock_scratch *s, const
             heads[k] = _mm512_load_si512(s->heads + ROWS * HEAD_BYTES * b + 64 * k);
             q[k] = _mm512_madd_epi16(head_minima(heads[k]), sums);
         }
-        __m512i min_sum = _mm512_permutexvar_epi32(order, add_across(q[0], q[1], q[2], q[3]));
-        __m512 dmin = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(head_scales(heads), 16)));
+        __m512i min_sum = add_lanes(q);
+        __m512 dmin = high_halves(head_scales(heads));
         __m512 scale = _mm512_mul_ps(dmin, _mm512_set1_ps(a->d[b]));
         total = _mm512_sub_ps(total, _mm512_mul_ps(scale, _mm512_cvtepi32_ps(min_sum)));
     }
     return total;
-}
-
-/* The lines that begin in block `i` of a run of blocks at x, requested from both caches. */
-AVX512_INLINE void prefetch_block(const uint8_t *x, size_t i, size_t block_bytes)
-{
-    UNROLL
-    for (size_t at = (i * block_bytes + 63) / 64 * 64; at < (i + 1) * block_bytes; at += 64) {
-        _mm_prefetch((const char *)x + PREFETCH_L2 + at, _MM_HINT_T1);
-        _mm_prefetch((const char *)x + PREFETCH_L1 + at, _MM_HINT_T0);
-    }
 }
 
 /* The integers of `count` super-blocks. */
@@ -198,7 +185,7 @@ AVX512_INLINE void superblock_sums(const uint8_t *x, size_t count, size_t block_
     UNROLL
     for (size_t i = 0; i < count; i++) {
         struct superblock_activation at = superblock_activation_from(a, i);
-        prefetch_block(x, i, block_bytes);
+        prefetch_step(x, i, block_bytes);
         _mm512_store_si512(sums + 16 * i, lanes_of(x + i * block_bytes, &at, heads + ROWS * HEAD_BYTES * i));
         __asm__ volatile("" ::: "memory"); /* or all requests would come first */
     }
@@ -338,6 +325,12 @@ AVX512_INLINE __m512i head_load(const uint8_t *x, uint8_t *head)
     __m512i v = broadcast128(x);
     _mm_store_si128((void *)head, _mm512_castsi512_si128(v));
     return v;
+}
+
+/* Words of dot_quads of groups 0..3 and 4..7, times their scales. */
+AVX512_INLINE __m512i dot_head_scales(__m512i first, __m512i second, __m512i head)
+{
+    return _mm512_dpwssd_epi32(_mm512_madd_epi16(first, head_scales_low(head)), second, head_scales_high(head));
 }
 
 /* ---- many tokens ---- */

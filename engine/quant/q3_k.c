@@ -86,11 +86,11 @@ AVX512_INLINE __m512i q3_k_dots_avx512(__m512i packed, __m512i high, int pair,
     return _mm512_add_epi16(_mm512_maddubs_epi16(w, load512(a->near + 64 * pair)), offset);
 }
 
-AVX512_INLINE __m512i q3_k_lanes_avx512(const uint8_t *x, const struct superblock_activation *a, uint8_t *head)
+AVX512_INLINE __m512i q3_k_lanes_avx512(const uint8_t *x, const struct superblock_activation *a, uint16_t *d)
 {
     int16_t scales[16] ALIGNED;
     scales_widen(q3_k_scales_avx512(x + 96), scales);
-    memcpy(head, x + 108, 2);
+    memcpy(d, x + 108, sizeof *d);
     __m512i high = in_turns_twice(x), dots[4];
     UNROLL
     for (int half = 0; half < 2; half++) {
@@ -126,7 +126,7 @@ AVX512_INLINE void q3_k_pack_block_avx512(const uint8_t *x, size_t row_bytes, st
     _mm512_store_ps(t->d, halves_strided(x + 108, row_bytes));
 }
 
-SUPERBLOCK_LANES_AVX512(q3_k, sizeof(struct block_q3_k), false, fold_pairs)
+SUPERBLOCK_LANES_AVX512(q3_k, sizeof(struct block_q3_k))
 SUPERBLOCK_TILES_AVX512(q3_k, sizeof(struct block_q3_k), SUPERBLOCK_LANES, 1, 1)
 #endif
 

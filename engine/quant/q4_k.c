@@ -2,7 +2,7 @@
 #include "engine/quant/neon.h"
 #include "engine/quant/superblock.h"
 #include "engine/quant/superblock_avx2.h"
-#include "engine/quant/superblock_avx512.h"
+#include "engine/quant/superblock_quads_avx512.h"
 
 struct block_q4_k {
     uint8_t d[2], dmin[2];
@@ -45,13 +45,15 @@ SUPERBLOCK_AVX2(q4_k, sizeof(struct block_q4_k), SUPERBLOCK_LANES_MIN, 0, 1, 1)
 #endif
 
 #if defined(__x86_64__)
-AVX512_INLINE __m512i q4_k_lanes_avx512(const uint8_t *x, const struct superblock_activation *a, uint8_t *head)
+AVX512_INLINE void q4_k_quads_avx512(const uint8_t *x, const struct superblock_activation *a, __m512i out[4])
 {
-    const __m512i low = _mm512_set1_epi8(15);
-    __m512i w = in_turns(load512(x + 16)), v = in_turns(load512(x + 80)), scales = head_load(x, head);
-    __m512i first = dot_quads(_mm512_and_si512(w, low), high_nibbles(w), a->wide);
-    __m512i second = dot_quads(_mm512_and_si512(v, low), high_nibbles(v), a->wide + 128);
-    return dot_head_scales(first, second, scales);
+    const __m512i low = _mm512_set1_epi8(15), zero = _mm512_setzero_si512();
+    UNROLL
+    for (size_t h = 0; h < 2; h++) {
+        __m512i w = in_turns(load512(x + 16 + 64 * h));
+        out[2 * h] = _mm512_dpbusd_epi32(zero, _mm512_and_si512(w, low), load512(a->wide + 128 * h));
+        out[2 * h + 1] = _mm512_dpbusd_epi32(zero, high_nibbles(w), load512(a->wide + 128 * h + 64));
+    }
 }
 
 AVX512_INLINE void q4_k_pack_block_avx512(const uint8_t *x, size_t row_bytes, struct superblock_tile *t)
@@ -78,7 +80,7 @@ AVX512_INLINE void q4_k_pack_block_avx512(const uint8_t *x, size_t row_bytes, st
     tile_scales_min(x, row_bytes, t);
 }
 
-SUPERBLOCK_LANES_AVX512(q4_k, sizeof(struct block_q4_k), true, fold_quads)
+QUADS_AVX512(q4_k, sizeof(struct block_q4_k))
 SUPERBLOCK_TILES_AVX512(q4_k, sizeof(struct block_q4_k), SUPERBLOCK_LANES_MIN, 1, 1)
 #endif
 

@@ -2,7 +2,7 @@
 #include "engine/quant/neon.h"
 #include "engine/quant/superblock.h"
 #include "engine/quant/superblock_avx2.h"
-#include "engine/quant/superblock_avx512.h"
+#include "engine/quant/superblock_quads_avx512.h"
 
 struct block_q5_k {
     uint8_t d[2], dmin[2];
@@ -56,20 +56,18 @@ AVX512_INLINE __m512i q5_k_add_high_avx512(__m512i q, __m512i high, int group)
     return _mm512_ternarylogic_epi64(q, turned, _mm512_set1_epi8(16), TERNARY_OR_AND);
 }
 
-/* Groups (4 h, 4 h + 2) and (4 h + 1, 4 h + 3). */
-AVX512_INLINE __m512i q5_k_dot_avx512(const uint8_t *nibbles, __m512i high, int h, const int8_t *y)
+AVX512_INLINE void q5_k_quads_avx512(const uint8_t *x, const struct superblock_activation *a, __m512i out[4])
 {
-    __m512i w = in_turns(load512(nibbles));
-    return dot_quads(q5_k_add_high_avx512(_mm512_and_si512(w, _mm512_set1_epi8(15)), high, 4 * h),
-                     q5_k_add_high_avx512(high_nibbles(w), high, 4 * h + 1), y);
-}
-
-AVX512_INLINE __m512i q5_k_lanes_avx512(const uint8_t *x, const struct superblock_activation *a, uint8_t *head)
-{
-    __m512i high = in_turns_twice(x + 16), scales = head_load(x, head);
-    __m512i first = q5_k_dot_avx512(x + 48, high, 0, a->wide);
-    __m512i second = q5_k_dot_avx512(x + 112, high, 1, a->wide + 128);
-    return dot_head_scales(first, second, scales);
+    const __m512i low = _mm512_set1_epi8(15), zero = _mm512_setzero_si512();
+    __m512i high = in_turns_twice(x + 16);
+    UNROLL
+    for (int h = 0; h < 2; h++) {
+        __m512i w = in_turns(load512(x + 48 + 64 * h));
+        __m512i w0 = q5_k_add_high_avx512(_mm512_and_si512(w, low), high, 4 * h);
+        __m512i w1 = q5_k_add_high_avx512(high_nibbles(w), high, 4 * h + 1);
+        out[2 * h] = _mm512_dpbusd_epi32(zero, w0, load512(a->wide + 128 * h));
+        out[2 * h + 1] = _mm512_dpbusd_epi32(zero, w1, load512(a->wide + 128 * h + 64));
+    }
 }
 
 /* Bit `group` of every byte of high, moved to bit 4, and q. */
@@ -108,7 +106,7 @@ AVX512_INLINE void q5_k_pack_block_avx512(const uint8_t *x, size_t row_bytes, st
     tile_scales_min(x, row_bytes, t);
 }
 
-SUPERBLOCK_LANES_AVX512(q5_k, sizeof(struct block_q5_k), true, fold_quads)
+QUADS_AVX512(q5_k, sizeof(struct block_q5_k))
 SUPERBLOCK_TILES_AVX512(q5_k, sizeof(struct block_q5_k), SUPERBLOCK_LANES_MIN, 1, 1)
 #endif
 

@@ -68,17 +68,21 @@ AVX512_INLINE __m512i q6_k_merge_avx512(__m512i nibbles, __m512i high)
     return _mm512_ternarylogic_epi64(nibbles, high, _mm512_set1_epi8(0x30), TERNARY_OR_AND);
 }
 
-AVX512_INLINE __m512i q6_k_lanes_avx512(const uint8_t *x, const struct superblock_activation *a, uint8_t *head)
+AVX512_INLINE __m512i q6_k_lanes_avx512(const uint8_t *x, const struct superblock_activation *a, uint16_t *d)
 {
+    /* bits 0, 1 to 4, 5, bits 4, 5 to 0, 1, no others; nibbles exchanged */
+    const __m512i apart = _mm512_set1_epi64(0x1020000001020000), swap = _mm512_set1_epi64(0x1020408001020408);
+    const __m512i low = _mm512_set1_epi8(15);
     int16_t scales[16] ALIGNED;
     scales_widen(_mm_loadu_si128((const void *)(x + 192)), scales);
-    memcpy(head, x + 208, 2);
+    memcpy(d, x + 208, sizeof *d);
     __m512i dots[4]; /* of groups 2 k and 2 k + 1 */
     UNROLL
     for (size_t h = 0; h < 2; h++) {
-        __m512i w = in_turns(load512(x + 64 * h)), high = in_turns_twice(x + 128 + 32 * h);
-        __m512i w0 = q6_k_merge_avx512(_mm512_and_si512(w, _mm512_set1_epi8(15)), rotate_left(high, 4, 2));
-        __m512i w1 = q6_k_merge_avx512(high_nibbles(w), rotate_left(high, 0, -2));
+        __m512i w = in_turns(load512(x + 64 * h)), high = rotate_left(in_turns_twice(x + 128 + 32 * h), 0, -2);
+        high = _mm512_gf2p8affine_epi64_epi8(high, apart, 0);
+        __m512i w0 = _mm512_ternarylogic_epi64(w, high, low, TERNARY_CHOOSE);
+        __m512i w1 = _mm512_gf2p8affine_epi64_epi8(_mm512_ternarylogic_epi64(high, w, low, TERNARY_CHOOSE), swap, 0);
         dots[2 * h] = dots_offset(w0, a->near + 128 * h, a->offsets + 64 * h);
         dots[2 * h + 1] = dots_offset(w1, a->near + 128 * h + 64, a->offsets + 64 * h + 32);
     }
@@ -119,7 +123,7 @@ AVX512_INLINE void q6_k_pack_block_avx512(const uint8_t *x, size_t row_bytes, st
     _mm512_store_ps(t->d, halves_strided(x + 208, row_bytes));
 }
 
-SUPERBLOCK_LANES_AVX512(q6_k, sizeof(struct block_q6_k), false, fold_pairs)
+SUPERBLOCK_LANES_AVX512(q6_k, sizeof(struct block_q6_k))
 SUPERBLOCK_TILES_AVX512(q6_k, sizeof(struct block_q6_k), SUPERBLOCK_LANES, 1, 1)
 #endif
 

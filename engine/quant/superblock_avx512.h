@@ -90,46 +90,46 @@ AVX512_INLINE struct superblock_activation superblock_activation_from(const stru
                                           a->sums32 + 8 * b,    a->d + b};
 }
 
-/* What of a super-block is needed when its row or group of rows is complete: D in the first two bytes; for formats with
- * minima the block's first 16 bytes, D, Dmin and the packed scales and minima. */
-enum { HEAD_BYTES = 16 };
+/* dx of every super-block four times: a scale for each 128-bit lane that holds lanes of two rows. n rounded up to 4. */
+AVX512_INLINE void scales_by_lanes(const struct superblock_activation *a, size_t n, float *dx)
+{
+    for (size_t b = 0; b < n; b++)
+        _mm_store_ps(dx + 4 * b, _mm_set1_ps(a->d[b]));
+}
 
-/* Scratch of the lanes loop; n super-blocks a row. */
+/* Scratch of the lanes loop; n super-blocks a row, readable to a multiple of 4. */
 struct superblock_scratch {
     float *lanes;           /* [16 rows][8] */
+    float *dx;              /* [n][4], scales_by_lanes */
     int32_t *sums;          /* [2 rows][n][16] */
-    uint8_t *heads;         /* [n][16 rows][HEAD_BYTES] */
+    uint16_t *d[2];         /* [n]: D of either row, F16 */
     uint8_t *stage;
 };
 
 static inline struct superblock_scratch superblock_scratch_at(void *base, size_t n)
 {
     uint8_t *at = base;
+    size_t padded = round_up(n, 4);
     struct superblock_scratch s = {.lanes = base};
-    s.sums = (int32_t *)(void *)(at += ROWS * 8 * sizeof(float));
-    s.heads = at += 2 * n * 16 * sizeof(int32_t);
-    s.stage = at + n * ROWS * HEAD_BYTES;
+    s.dx = (float *)(void *)(at += ROWS * 8 * sizeof(float));
+    s.sums = (int32_t *)(void *)(at += padded * 4 * sizeof(float));
+    s.d[0] = (uint16_t *)(void *)(at += 2 * padded * 16 * sizeof(int32_t));
+    s.d[1] = s.d[0] + padded;
+    s.stage = (uint8_t *)(s.d[1] + padded);
     return s;
 }
 
 static inline size_t superblock_scratch_bytes(size_t n, size_t block_bytes)
 {
-    return ROWS * 8 * sizeof(float) + 2 * n * 16 * sizeof(int32_t) + n * ROWS * HEAD_BYTES +
+    size_t padded = round_up(n, 4);
+    return ROWS * 8 * sizeof(float) + padded * (4 * sizeof(float) + 2 * 16 * sizeof(int32_t) + 2 * sizeof(uint16_t)) +
            row_group_bytes(n * block_bytes, 0);
 }
 
-/* The integer sums of one super-block at x, two dwords a lane; writes the head. */
-typedef __m512i superblock_lanes_function(const uint8_t *x, const struct superblock_activation *a, uint8_t *head);
+/* The integer sums of one super-block at x, dwords 2 l and 2 l + 1 of lane l; writes D. */
+typedef __m512i superblock_lanes_function(const uint8_t *x, const struct superblock_activation *a, uint16_t *d);
 
-/* Of the sums of two rows, the two dwords of every lane added: lanes 2 j, 2 j + 1 of row a, then of row b, in 128-bit
- * lane j. In fold_quads the dwords are 2 apart, in fold_pairs neighbours. */
-typedef __m512i superblock_fold_function(__m512i a, __m512i b);
-
-AVX512_INLINE __m512i fold_quads(__m512i a, __m512i b)
-{
-    return _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
-}
-
+/* Neighbours of a and of b added: lanes 2 j, 2 j + 1 of row a, then of row b, in 128-bit lane j. */
 AVX512_INLINE __m512i fold_pairs(__m512i a, __m512i b)
 {
     __m512 x = _mm512_castsi512_ps(a), y = _mm512_castsi512_ps(b);
@@ -137,56 +137,23 @@ AVX512_INLINE __m512i fold_pairs(__m512i a, __m512i b)
                             _mm512_castps_si512(_mm512_shuffle_ps(x, y, 0xdd)));
 }
 
-/* Eight minima of four rows' heads, as words. */
-AVX512_INLINE __m512i head_minima(__m512i heads)
+/* Float lanes as fold_pairs has them -> [row][lane]. */
+AVX512_INLINE __m512 lanes_by_rows(__m512 lanes)
 {
-    /* 0..3: 6 bits of bytes 8..11; 4..7: 4 bits of bytes 12..15, above them 2 of bytes 8..11 */
-    const __m512i words = _mm512_broadcast_i32x4(_mm_setr_epi8(8, -1, 9, -1, 10, -1, 11, -1, 12, 8, 13, 9, 14, 10, 15, 11));
-    const __m512i shift = _mm512_broadcast_i32x4(_mm_setr_epi16(0, 0, 0, 0, 4, 4, 4, 4));
-    const __m512i low = _mm512_broadcast_i32x4(_mm_setr_epi16(63, 63, 63, 63, 15, 15, 15, 15));
-    __m512i w = _mm512_shuffle_epi8(heads, words);
-    return _mm512_ternarylogic_epi64(_mm512_srlv_epi16(w, shift), _mm512_srli_epi16(w, 10), low, TERNARY_CHOOSE);
-}
-
-/* Dword 0 of all heads of 16 rows: D and Dmin. */
-AVX512_INLINE __m512i head_scales(const __m512i heads[4])
-{
-    const __m512i first = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 0, 0, 0, 0, 0, 0, 0);
-    __m512i low = _mm512_permutex2var_epi32(heads[0], first, heads[1]);
-    __m512i high = _mm512_permutex2var_epi32(heads[2], first, heads[3]);
-    return _mm512_inserti64x4(low, _mm512_castsi512_si256(high), 1);
-}
-
-/* 0 - (Dmin * dx) * Bm - ... over the super-blocks, for 16 rows. */
-AVX512_INLINE __m512 superblock_minima(const struct superblock_scratch *s, const struct superblock_activation *a,
-                                       size_t n)
-{
-    __m512 total = _mm512_setzero_ps();
-    for (size_t b = 0; b < n; b++) {
-        __m512i sums = broadcast128(a->sums32 + 8 * b), heads[4], q[4];
-        UNROLL
-        for (size_t k = 0; k < 4; k++) {
-            heads[k] = _mm512_load_si512(s->heads + ROWS * HEAD_BYTES * b + 64 * k);
-            q[k] = _mm512_madd_epi16(head_minima(heads[k]), sums);
-        }
-        __m512i min_sum = add_lanes(q);
-        __m512 dmin = high_halves(head_scales(heads));
-        __m512 scale = _mm512_mul_ps(dmin, _mm512_set1_ps(a->d[b]));
-        total = _mm512_sub_ps(total, _mm512_mul_ps(scale, _mm512_cvtepi32_ps(min_sum)));
-    }
-    return total;
+    const __m512i by_rows = _mm512_setr_epi32(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
+    return _mm512_permutexvar_ps(by_rows, lanes);
 }
 
 /* The integers of `count` super-blocks. */
 AVX512_INLINE void superblock_sums(const uint8_t *x, size_t count, size_t block_bytes,
-                                   const struct superblock_activation *a, int32_t *sums, uint8_t *heads,
+                                   const struct superblock_activation *a, int32_t *sums, uint16_t *d,
                                    superblock_lanes_function *lanes_of)
 {
     UNROLL
     for (size_t i = 0; i < count; i++) {
         struct superblock_activation at = superblock_activation_from(a, i);
         prefetch_step(x, i, block_bytes);
-        _mm512_store_si512(sums + 16 * i, lanes_of(x + i * block_bytes, &at, heads + ROWS * HEAD_BYTES * i));
+        _mm512_store_si512(sums + 16 * i, lanes_of(x + i * block_bytes, &at, d + i));
         __asm__ volatile("" ::: "memory"); /* or all requests would come first */
     }
 }
@@ -194,61 +161,71 @@ AVX512_INLINE void superblock_sums(const uint8_t *x, size_t count, size_t block_
 /* The integers of one row. The fewer instructions stand between two requests to memory, the more of them are on their
  * way: four super-blocks a step. */
 AVX512_INLINE void superblock_row_sums(const uint8_t *x, size_t n, size_t block_bytes,
-                                       const struct superblock_activation *act, int32_t *sums, uint8_t *heads,
+                                       const struct superblock_activation *act, int32_t *sums, uint16_t *d,
                                        superblock_lanes_function *lanes_of)
 {
     enum { STEP = 4 };
     struct superblock_activation a = *act;
     for (; n >= STEP; n -= STEP) {
-        superblock_sums(x, STEP, block_bytes, &a, sums, heads, lanes_of);
+        superblock_sums(x, STEP, block_bytes, &a, sums, d, lanes_of);
         x += STEP * block_bytes;
         a = superblock_activation_from(&a, STEP);
         sums += STEP * 16;
-        heads += STEP * ROWS * HEAD_BYTES;
+        d += STEP;
     }
     for (; n; n--) {
-        superblock_sums(x, 1, block_bytes, &a, sums, heads, lanes_of);
+        superblock_sums(x, 1, block_bytes, &a, sums, d, lanes_of);
         x += block_bytes;
         a = superblock_activation_from(&a, 1);
         sums += 16;
-        heads += ROWS * HEAD_BYTES;
+        d++;
     }
 }
 
-/* The float lanes of rows i and i + 1 of a group. */
-AVX512_INLINE void superblock_two_rows(const struct superblock_scratch *s, size_t i, size_t n, const float *dx,
-                                       superblock_fold_function *fold)
+/* D * dx of the super-blocks [b, b + 4) of rows a, a, b, b in 128-bit lane b. */
+AVX512_INLINE __m512 two_rows_scales(const struct superblock_scratch *s, size_t b)
 {
-    const __m256i two_heads = _mm256_setr_epi16(0, 0, 8, 8, 0, 0, 8, 8, 0, 0, 8, 8, 0, 0, 8, 8);
-    const __m512i by_rows = _mm512_setr_epi32(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
-    const uint8_t *heads = s->heads + HEAD_BYTES * i;
-    __m512 lanes = _mm512_setzero_ps();
-    UNROLL_4
-    for (size_t b = 0; b < n; b++, heads += ROWS * HEAD_BYTES) {
-        __m512i sums = fold(_mm512_load_si512(s->sums + 16 * b), _mm512_load_si512(s->sums + 16 * (n + b)));
-        __m256i d = _mm256_permutexvar_epi16(two_heads, _mm256_load_si256((const void *)heads));
-        __m512 scale = _mm512_mul_ps(_mm512_cvtph_ps(d), _mm512_set1_ps(dx[b]));
-        lanes = _mm512_add_ps(lanes, _mm512_mul_ps(scale, _mm512_cvtepi32_ps(sums)));
-    }
-    _mm512_store_ps(s->lanes + 8 * i, _mm512_permutexvar_ps(by_rows, lanes));
+    const __m512i rows = _mm512_setr_epi32(0, 0, 16, 16, 1, 1, 17, 17, 2, 2, 18, 18, 3, 3, 19, 19);
+    __m128 first = _mm_cvtph_ps(_mm_loadl_epi64((const void *)(s->d[0] + b)));
+    __m128 second = _mm_cvtph_ps(_mm_loadl_epi64((const void *)(s->d[1] + b)));
+    __m512 d = _mm512_permutex2var_ps(_mm512_castps128_ps512(first), rows, _mm512_castps128_ps512(second));
+    return _mm512_mul_ps(d, _mm512_load_ps(s->dx + 4 * b));
 }
 
-AVX512_INLINE void superblock_decode_lanes(const struct product *p, size_t block_bytes, bool has_min,
-                                           superblock_fold_function *fold, superblock_lanes_function *lanes_of)
+/* The float lanes of two rows. */
+AVX512_INLINE void superblock_two_rows(const struct superblock_scratch *s, size_t n, float *out)
+{
+    float scales[4][4] ALIGNED;
+    const int32_t *a = s->sums, *b = s->sums + 16 * n;
+    __m512 lanes = _mm512_setzero_ps();
+    for (size_t done = 0; done < n; done += 4) {
+        _mm512_store_ps(scales[0], two_rows_scales(s, done));
+        UNROLL
+        for (size_t i = 0; i < 4; i++, a += 16, b += 16) {
+            if (done + i == n)
+                break;
+            __m512 sums = _mm512_cvtepi32_ps(fold_pairs(_mm512_load_si512(a), _mm512_load_si512(b)));
+            lanes = _mm512_add_ps(lanes, _mm512_mul_ps(_mm512_castsi512_ps(broadcast128(scales[i])), sums));
+        }
+    }
+    _mm512_store_ps(out, lanes_by_rows(lanes));
+}
+
+AVX512_INLINE void superblock_decode_lanes(const struct product *p, size_t block_bytes,
+                                           superblock_lanes_function *lanes_of)
 {
     size_t n = p->n_cols / 256;
     const struct superblock_scratch s = superblock_scratch_at(p->scratch, n);
     const struct superblock_activation a = superblock_activation_at(p->x, n);
+    scales_by_lanes(&a, n, s.dx);
     for (size_t row = p->row_begin; row < p->row_end; row += ROWS) {
         const uint8_t *rows = row_group(p, row, 0, s.stage);
         for (size_t i = 0; i < ROWS; i++) {
-            superblock_row_sums(rows + i * p->row_bytes, n, block_bytes, &a, s.sums + i % 2 * 16 * n,
-                                s.heads + HEAD_BYTES * i, lanes_of);
+            superblock_row_sums(rows + i * p->row_bytes, n, block_bytes, &a, s.sums + i % 2 * 16 * n, s.d[i % 2], lanes_of);
             if (i % 2)
-                superblock_two_rows(&s, i - 1, n, a.d, fold);
+                superblock_two_rows(&s, n, s.lanes + 8 * (i - 1));
         }
-        __m512 start = has_min ? superblock_minima(&s, &a, n) : _mm512_setzero_ps();
-        _mm512_mask_storeu_ps(p->y + row, row_mask(p, row), add_columns(start, s.lanes, 8, 8));
+        _mm512_mask_storeu_ps(p->y + row, row_mask(p, row), add_columns(_mm512_setzero_ps(), s.lanes, 8, 8));
     }
 }
 
@@ -291,46 +268,6 @@ AVX512_INLINE __m512i two_bits_avx512(__m512i packed, int c)
 AVX512_INLINE __m512i two_bits_in_turns(__m512i packed, int c)
 {
     return _mm512_and_si512(rotate_left(packed, -4 * c, -4 * c - 2), _mm512_set1_epi8(3));
-}
-
-/* ---- one token, nibbles with a scale of 32 (Q4_K and Q5_K) ---- */
-
-/* Four products a dword, which share lane and scale, fit a word: those of `low`, whose groups are in turns, in the lower
- * qword of every 128-bit lane, those of `high` in the upper. */
-AVX512_INLINE __m512i dot_quads(__m512i low, __m512i high, const int8_t *y)
-{
-    const __m512i zero = _mm512_setzero_si512();
-    return _mm512_packs_epi32(_mm512_dpbusd_epi32(zero, low, load512(y)),
-                              _mm512_dpbusd_epi32(zero, high, load512(y + 64)));
-}
-
-/* The scales for dot_quads from a head in every 128-bit lane: of groups (0, 2) and (1, 3), of groups (4, 6) and (5, 7). */
-AVX512_INLINE __m512i head_scales_low(__m512i head)
-{
-    const __m128i words = _mm_setr_epi8(4, -1, 6, -1, 4, -1, 6, -1, 5, -1, 7, -1, 5, -1, 7, -1);
-    return _mm512_and_si512(_mm512_shuffle_epi8(head, _mm512_broadcast_i32x4(words)), _mm512_set1_epi16(63));
-}
-
-AVX512_INLINE __m512i head_scales_high(__m512i head)
-{
-    /* 4 bits of bytes 12..15, above them 2 of bytes 4..7 */
-    const __m128i words = _mm_setr_epi8(12, 4, 14, 6, 12, 4, 14, 6, 13, 5, 15, 7, 13, 5, 15, 7);
-    __m512i w = _mm512_shuffle_epi8(head, _mm512_broadcast_i32x4(words));
-    return _mm512_ternarylogic_epi64(w, _mm512_srli_epi16(w, 10), _mm512_set1_epi16(15), TERNARY_CHOOSE);
-}
-
-/* The head at x, stored and in every 128-bit lane. */
-AVX512_INLINE __m512i head_load(const uint8_t *x, uint8_t *head)
-{
-    __m512i v = broadcast128(x);
-    _mm_store_si128((void *)head, _mm512_castsi512_si128(v));
-    return v;
-}
-
-/* Words of dot_quads of groups 0..3 and 4..7, times their scales. */
-AVX512_INLINE __m512i dot_head_scales(__m512i first, __m512i second, __m512i head)
-{
-    return _mm512_dpwssd_epi32(_mm512_madd_epi16(first, head_scales_low(head)), second, head_scales_high(head));
 }
 
 /* ---- many tokens ---- */
@@ -677,10 +614,10 @@ AVX512_INLINE void superblock_pack(const uint8_t *rows, size_t row_bytes, size_t
     TILES_PREFILL_AVX512(name)
 
 /* Behind NAME_lanes_avx512: its decode kernel by the eight-lane rule. */
-#define SUPERBLOCK_LANES_AVX512(name, bytes, has_min, fold)                         \
+#define SUPERBLOCK_LANES_AVX512(name, bytes)                                        \
     AVX512 static void name##_decode_avx512(const struct product *p)                \
     {                                                                               \
-        superblock_decode_lanes(p, bytes, has_min, fold, name##_lanes_avx512);      \
+        superblock_decode_lanes(p, bytes, name##_lanes_avx512);                     \
     }                                                                               \
     static size_t name##_decode_scratch_avx512(size_t n_cols, size_t n_tokens)      \
     {                                                                               \

@@ -125,9 +125,13 @@ static uint32_t barrier_arrive(struct pool *pool)
     return phase;
 }
 
-void pool_barrier(struct pool *pool)
+void pool_barrier(struct pool *pool, pool_idle_function *idle, void *context)
 {
-    word_wait(&pool->phase, barrier_arrive(pool), self);
+    uint32_t phase = barrier_arrive(pool);
+    if (idle && pool->spin)
+        while (atomic_load_explicit(&pool->phase.value, memory_order_acquire) == phase && idle(context))
+            ;
+    word_wait(&pool->phase, phase, self);
 }
 
 static void *worker_main(void *argument)
@@ -152,7 +156,7 @@ void pool_run(struct pool *pool, pool_function *function, void *context)
     pool->context = context;
     word_advance(&pool->start);
     function(context, 0, pool->n_workers);
-    pool_barrier(pool);
+    pool_barrier(pool, NULL, NULL);
     self = before;
 }
 

@@ -6,6 +6,8 @@
 #ifndef GGUFD_EXEC_POOL_H
 #define GGUFD_EXEC_POOL_H
 
+#include <stdbool.h>
+
 #include "engine/base/error.h"
 
 struct pool;
@@ -23,7 +25,11 @@ unsigned pool_workers(const struct pool *pool);
  * afterwards. */
 void pool_run(struct pool *pool, pool_function *function, void *context);
 
-/* Inside the function: waits until all workers arrived. Every worker must call it equally often. */
-void pool_barrier(struct pool *pool);
+/* What a worker that waits does until it returns false or the wait is over: something short and useful. */
+typedef bool pool_idle_function(void *context);
+
+/* Inside the function: waits until all workers arrived. Every worker must call it equally often. idle may be NULL; it is
+ * not called by workers that do not spin. */
+void pool_barrier(struct pool *pool, pool_idle_function *idle, void *context);
 
 #endif

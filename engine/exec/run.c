@@ -10,12 +10,6 @@
 #include "engine/ops/attention.h"
 #include "engine/ops/elementwise.h"
 
-/* Floats of one chunk: small enough to stay in the second-level cache beside the weights that pass through. */
-enum { CHUNK_FLOATS = 32768, SWIGLU_TILE = 4 };
-
-/* Weights of one claim: long enough to read in a stream, short enough that workers end together. */
-enum { CLAIM_BYTES = 128 << 10 };
-
 size_t run_rows(const struct run *run, const struct graph_buffer *b)
 {
     return run->rows[b->rows] * b->copies;
@@ -32,218 +26,6 @@ void worker_share(size_t n, size_t tile, unsigned index, unsigned count, size_t 
     size_t first = tiles * index / count * tile, last = tiles * (index + 1) / count * tile;
     *begin = first < n ? first : n;
     *end = last < n ? last : n;
-}
-
-/* ---- products ---- */
-
-static size_t gcd(size_t a, size_t b)
-{
-    while (b) {
-        size_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
-static size_t row_tile(const struct matrix *w, enum cpu_tier tier, size_t n)
-{
-    size_t tile = format_kernel(w->format, tier, n)->row_tile;
-    return tile ? tile : 1;
-}
-
-/* Rows that the workers may not split, for both matrices and for the groups of four of SiLU. */
-static size_t gated_tile(const struct product_job *job, enum cpu_tier tier)
-{
-    size_t a = row_tile(job->w[0], tier, job->n), b = row_tile(job->w[1], tier, job->n);
-    size_t tile = a / gcd(a, b) * b;
-    return tile / gcd(tile, SWIGLU_TILE) * SWIGLU_TILE;
-}
-
-/* Rows of a chunk: a multiple of tile, at least one tile. */
-static size_t chunk_rows(size_t n, size_t tile)
-{
-    size_t rows = CHUNK_FLOATS / n / tile * tile;
-    return rows ? rows : tile;
-}
-
-static size_t chunk_floats(size_t n, size_t tile)
-{
-    return chunk_rows(n, tile) * n;
-}
-
-/* The largest chunk of any product that needs one: two of them for gate and up. */
-size_t run_chunk_bytes(const struct graph *g)
-{
-    size_t largest = 0;
-    for (size_t i = 0; i < g->n_nodes; i++) {
-        const struct node *node = &g->nodes[i];
-        if (!node->w[0] || node->kind == NODE_EMBED || node->kind == NODE_PRODUCT)
-            continue;
-        size_t most = g->batch * (g->config.n_experts ? g->config.n_experts_used : 1);
-        for (size_t n = 1; n <= most; n = n == most ? n + 1 : most < n * 2 ? most : n * 2) {
-            struct product_job job = {.w = {node->w[0], node->w[1] ? node->w[1] : node->w[0]}, .n = n};
-            size_t floats = 2 * chunk_floats(n, gated_tile(&job, g->tier));
-            largest = floats > largest ? floats : largest;
-        }
-    }
-    if (largest && largest < 2 * CHUNK_FLOATS)
-        largest = 2 * CHUNK_FLOATS;
-    return largest * sizeof(float);
-}
-
-/* Rows [begin, begin + n_rows) as a matrix of its own. */
-static struct matrix matrix_rows(const struct matrix *w, size_t begin, size_t n_rows)
-{
-    struct matrix part = *w;
-    part.data = (const unsigned char *)w->data + begin * format_row_bytes(w->format, w->n_cols);
-    part.n_rows = n_rows;
-    return part;
-}
-
-static void worker_chunk(const struct worker *worker, const struct product_job *job, int which, size_t begin,
-                         size_t n_rows, float *out)
-{
-    struct matrix part = matrix_rows(job->w[which], begin, n_rows);
-    enum cpu_tier tier = worker->run->graph->tier;
-    matmul(&part, tier, job->x[which], job->n, 0, n_rows, out, n_rows, worker->scratch);
-    if (job->bias[which])
-        for (size_t t = 0; t < job->n; t++)
-            ops_add(tier, out + t * n_rows, job->bias[which] + begin, out + t * n_rows, n_rows);
-}
-
-/* The rows of a job that this worker computes, a step at a time: claimed from all workers' shares, or its own fixed share
- * where jobs follow each other without a barrier. */
-struct row_steps {
-    const struct worker *worker;
-    uint64_t generation; /* 0: fixed share [next, end) */
-    size_t n_rows, step, next, end;
-};
-
-static struct row_steps row_steps(const struct worker *worker, const struct product_job *job, size_t tile)
-{
-    const struct matrix *w = job->w[0];
-    struct row_steps s = {.worker = worker, .generation = job->generation, .n_rows = w->n_rows};
-    s.step = chunk_rows(job->n, tile);
-    if (s.generation == 0) {
-        unsigned index = (worker->index + job->rotate) % worker->count;
-        worker_share(w->n_rows, tile, index, worker->count, &s.next, &s.end);
-        return s;
-    }
-    size_t rows = CLAIM_BYTES / format_row_bytes(w->format, w->n_cols) / tile * tile;
-    s.step = rows < s.step ? (rows ? rows : tile) : s.step;
-    size_t least = (w->n_rows + CLAIM_UNITS_MAX - 1) / CLAIM_UNITS_MAX;
-    s.step = s.step < least ? (least + tile - 1) / tile * tile : s.step;
-    return s;
-}
-
-/* The next unit of a node's claims; false as well once `cancel` is set, so that the longest node of a large model does not
- * hold a cancel up: the run then counts as cancelled, whatever the later nodes make of the rows that are missing. */
-static bool unit_next(const struct worker *worker, uint64_t generation, size_t n_units, size_t *unit)
-{
-    const struct run *run = worker->run;
-    if (run->cancel && atomic_load_explicit(run->cancel, memory_order_relaxed)) {
-        atomic_store_explicit(run->abandoned, true, memory_order_relaxed);
-        return false;
-    }
-    return claim_next(&run->claims, generation, worker->index, n_units, unit);
-}
-
-static bool row_steps_next(struct row_steps *s, size_t *begin, size_t *rows)
-{
-    size_t end = s->n_rows, unit;
-    if (s->generation) {
-        if (!unit_next(s->worker, s->generation, (s->n_rows + s->step - 1) / s->step, &unit))
-            return false;
-        *begin = unit * s->step;
-    } else {
-        if (s->next >= s->end)
-            return false;
-        *begin = s->next;
-        s->next += s->step;
-        end = s->end;
-    }
-    *rows = end - *begin < s->step ? end - *begin : s->step;
-    return true;
-}
-
-void worker_product(const struct worker *worker, const struct product_job *job)
-{
-    enum cpu_tier tier = worker->run->graph->tier;
-    struct row_steps steps = row_steps(worker, job, row_tile(job->w[0], tier, job->n));
-    for (size_t r, rows; row_steps_next(&steps, &r, &rows);) {
-        if (job->add)
-            worker_chunk(worker, job, 0, r, rows, worker->chunk);
-        else
-            matmul(job->w[0], tier, job->x[0], job->n, r, r + rows, job->out, job->out_stride, worker->scratch);
-        for (size_t t = 0; t < job->n; t++) {
-            float *y = job->out + t * job->out_stride + r;
-            if (job->add)
-                ops_add(tier, worker->chunk + t * rows, y, y, rows);
-            else if (job->bias[0])
-                ops_add(tier, y, job->bias[0] + r, y, rows);
-        }
-    }
-}
-
-/* Shares and chunks start at multiples of four and end there or at the last row, so that a chunk's groups of four are
- * the whole row's. */
-void worker_gated(const struct worker *worker, const struct product_job *job)
-{
-    enum cpu_tier tier = worker->run->graph->tier;
-    struct row_steps steps = row_steps(worker, job, gated_tile(job, tier));
-    for (size_t r, rows; row_steps_next(&steps, &r, &rows);) {
-        float *gate = worker->chunk, *up = worker->chunk + rows * job->n;
-        worker_chunk(worker, job, 0, r, rows, gate);
-        worker_chunk(worker, job, 1, r, rows, up);
-        for (size_t t = 0; t < job->n; t++)
-            ops_swiglu(tier, gate + t * rows, up + t * rows, job->out + t * job->out_stride + r, rows, 0, rows);
-    }
-}
-
-int encoding_slot(const struct graph *g, const struct graph_buffer *encoded, const struct matrix *w, size_t n)
-{
-    int mode = rows_mode(n), slot = 0;
-    const struct activation_layout *layout = matmul_layout(w, g->tier, n);
-    while (slot + 1 < encoded->encoding.n[mode] && encoded->encoding.layout[mode][slot] != layout)
-        slot++;
-    return slot;
-}
-
-static uint64_t node_generation(const struct run *run, const struct node *node)
-{
-    return run->generation + (uint64_t)(node - run->graph->nodes);
-}
-
-static struct product_job node_job(const struct worker *worker, const struct node *node)
-{
-    const struct run *run = worker->run;
-    const struct graph_buffer *encoded = &run->graph->buffers[node->in[0]];
-    struct product_job job = {.n = run_rows(run, encoded), .out = run_floats(run, node->out, 0),
-                              .out_stride = run->graph->buffers[node->out].width,
-                              .generation = node_generation(run, node)};
-    for (int i = 0; i < 2 && node->w[i]; i++) {
-        job.w[i] = node->w[i];
-        job.bias[i] = node->bias[i];
-        int slot = encoding_slot(run->graph, encoded, node->w[i], job.n);
-        job.x[i] = run_bytes(run, node->in[0]) + encoded->encoding.offset[rows_mode(job.n)][slot];
-    }
-    return job;
-}
-
-static void node_product(const struct worker *worker, const struct node *node)
-{
-    struct product_job job = node_job(worker, node);
-    job.add = node->kind == NODE_PRODUCT_ADD;
-    if (job.n)
-        worker_product(worker, &job);
-}
-
-static void node_gated(const struct worker *worker, const struct node *node)
-{
-    struct product_job job = node_job(worker, node);
-    if (job.n)
-        worker_gated(worker, &job);
 }
 
 /* ---- rows ---- */
@@ -278,7 +60,7 @@ size_t encoding_tile(const struct encoding *e, int mode)
     size_t tile = 1;
     for (int i = 0; i < e->n[mode]; i++) {
         size_t other = e->layout[mode][i]->token_tile ? e->layout[mode][i]->token_tile : 1;
-        tile = tile / gcd(tile, other) * other;
+        tile = least_multiple(tile, other);
     }
     return tile;
 }
@@ -397,10 +179,11 @@ static void node_attention(const struct worker *worker, const struct node *node)
                           .q_stride = out->width, .out_stride = out->width};
     if (a.n_tokens == 0)
         return;
-    size_t n_items = attention_items(&a, worker->count), unit;
+    struct claim claim;
+    size_t n_items = attention_items(&a, worker->count);
     size_t step = (n_items + CLAIM_UNITS_MAX - 1) / CLAIM_UNITS_MAX, n_units = (n_items + step - 1) / step;
-    while (unit_next(worker, node_generation(run, node), n_units, &unit))
-        for (size_t item = unit * step; item < n_items && item < (unit + 1) * step; item++)
+    while (claim_units(worker, node_generation(run, node), n_units, 1, &claim))
+        for (size_t item = claim.first * step; item < n_items && item < (claim.first + 1) * step; item++)
             attention_item(g->tier, &a, worker->count, item, worker->scratch);
 }
 
@@ -442,6 +225,7 @@ static void run_worker(void *context, unsigned index, unsigned count)
     struct worker worker = {.run = run, .index = index, .count = count};
     worker.scratch = run->arena + g->buffers_bytes + index * g->worker_bytes;
     worker.chunk = (float *)(void *)(worker.scratch + g->worker_bytes - g->chunk_bytes);
+    struct ahead ahead = {0};
     unsigned barrier = 0;
     for (size_t i = run->node_begin; i < run->node_end; i++) {
         const struct node *node = &g->nodes[i];
@@ -450,7 +234,8 @@ static void run_worker(void *context, unsigned index, unsigned count)
         if (node->barrier) {
             if (index == 0)
                 run->stop[barrier & 1] = run->cancel && atomic_load_explicit(run->cancel, memory_order_relaxed);
-            pool_barrier(run->pool);
+            ahead_seek(&worker, &ahead, node);
+            pool_barrier(run->pool, ahead_fetch, &ahead);
             if (run->stop[barrier++ & 1]) {
                 if (index == 0)
                     run->cancelled = true;

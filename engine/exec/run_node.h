@@ -35,14 +35,33 @@ struct product_job {
     uint64_t generation;        /* of the claims that divide the rows; 0: fixed shares, for jobs without a barrier between */
     unsigned rotate;            /* shares start at this worker, so that small jobs in a row spread */
 };
+/* The next units of a node's claims, at most `most`; false as well once the run's `cancel` is set, so that the longest
+ * node of a large model does not hold a cancel up: the run then counts as cancelled, whatever the later nodes make of the
+ * rows that are missing. */
+bool claim_units(const struct worker *worker, uint64_t generation, size_t n_units, size_t most, struct claim *claim);
+uint64_t node_generation(const struct run *run, const struct node *node);
+
+/* products.c */
+void node_product(const struct worker *worker, const struct node *node);
+void node_gated(const struct worker *worker, const struct node *node);
 void worker_product(const struct worker *worker, const struct product_job *job);
 void worker_gated(const struct worker *worker, const struct product_job *job);
 
 /* Slot of `encoded` that holds the layout w needs for n rows. */
 int encoding_slot(const struct graph *g, const struct graph_buffer *encoded, const struct matrix *w, size_t n);
 
+size_t least_multiple(size_t a, size_t b); /* common, of two positive numbers */
+
 /* Rows that workers may not split when they encode: least common multiple of the token tiles of all layouts. */
 size_t encoding_tile(const struct encoding *e, int mode);
+
+/* While a worker waits at a barrier, it fetches the weights that it will read first behind it. */
+struct ahead {
+    const struct node *node;    /* the next product */
+    const char *at, *end;       /* what is left to fetch of its weights */
+};
+void ahead_seek(const struct worker *worker, struct ahead *a, const struct node *next);
+bool ahead_fetch(void *ahead); /* a few lines; false when all are fetched; a pool_idle_function */
 
 /* experts.c */
 void node_route(const struct worker *worker, const struct node *node);

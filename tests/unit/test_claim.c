@@ -20,11 +20,12 @@ static void walk(void *context, unsigned worker, unsigned n_workers)
     struct job *job = context;
     (void)n_workers;
     for (size_t node = 0; node < NODES; node++) {
-        size_t unit;
+        struct claim claim;
         if (node % (CLAIM_SETS - 1) == 0)
-            pool_barrier(job->pool);
-        while (claim_next(&job->claims, job->first + node, worker, job->n_units[node], &unit))
-            atomic_fetch_add(&job->taken[node][unit], 1);
+            pool_barrier(job->pool, NULL, NULL);
+        while (claim_next(&job->claims, job->first + node, worker, job->n_units[node], 1 + node % 40, &claim))
+            for (size_t i = 0; i < claim.count; i++)
+                atomic_fetch_add(&job->taken[node][claim.first + i], 1);
     }
 }
 
@@ -66,15 +67,39 @@ TEST(a_worker_alone_takes_the_shares_of_those_who_never_come)
     struct claim_word *words = aligned_alloc(64, claims_bytes(3));
     memset(words, 0, claims_bytes(3));
     struct claims c = {words, 3};
-    size_t unit, sum = 0, n = 0;
-    ck_assert(claim_next(&c, 9, 1, 10, &unit));
-    ck_assert_uint_eq(unit, 3); /* the front of its own share */
-    for (sum = unit, n = 1; claim_next(&c, 9, 1, 10, &unit); n++)
-        sum += unit;
-    ck_assert_uint_eq(n, 10);
-    ck_assert_uint_eq(sum, 45);
+    struct claim claim;
+    size_t seen[40] = {0}, last = SIZE_MAX;
+    while (claim_next(&c, 9, 1, 40, 3, &claim)) {
+        if (last == SIZE_MAX)
+            ck_assert_uint_eq(claim.first, 13); /* the front of its own share */
+        ck_assert(claim.count >= 1 && claim.count <= 3);
+        last = claim.first;
+        for (size_t i = 0; i < claim.count; i++)
+            seen[claim.first + i]++;
+    }
+    for (size_t i = 0; i < 40; i++)
+        ck_assert_uint_eq(seen[i], 1);
     free(words);
 }
 END
 
-SUITE(claim, T(every_unit_is_taken_exactly_once), T(a_worker_alone_takes_the_shares_of_those_who_never_come))
+TEST(claims_are_large_at_first_and_single_units_in_the_end)
+{
+    struct claim_word *words = aligned_alloc(64, claims_bytes(1));
+    memset(words, 0, claims_bytes(1));
+    struct claims c = {words, 1};
+    struct claim claim;
+    size_t left = 1000;
+    for (size_t before = 100; claim_next(&c, 1, 0, 1000, 100, &claim); before = claim.count) {
+        ck_assert_uint_eq(claim.first, 1000 - left);
+        ck_assert_uint_le(claim.count, before);
+        ck_assert_uint_le(claim.count, left < 8 ? 1 : left / 4);
+        left -= claim.count;
+    }
+    ck_assert_uint_eq(left, 0);
+    free(words);
+}
+END
+
+SUITE(claim, T(every_unit_is_taken_exactly_once), T(a_worker_alone_takes_the_shares_of_those_who_never_come),
+      T(claims_are_large_at_first_and_single_units_in_the_end))

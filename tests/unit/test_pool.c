@@ -49,7 +49,7 @@ static void relay_run(void *context, unsigned worker, unsigned n)
         for (unsigned w = 0; w < n; w++)
             sum = sum * 31 + from[w];
         r->cells[(round + 1) % 2][worker] = sum;
-        pool_barrier(r->pool);
+        pool_barrier(r->pool, NULL, NULL);
     }
 }
 
@@ -121,7 +121,7 @@ static void jitter_run(void *context, unsigned worker, unsigned n)
             for (volatile size_t i = random_below(&seed, 40000); i > 0; i = i - 1)
                 continue;
         r->cells[round % 2][worker] = round;
-        pool_barrier(r->pool);
+        pool_barrier(r->pool, NULL, NULL);
         for (unsigned w = 0; w < n; w++)
             if (r->cells[round % 2][w] != round)
                 r->wrong = 1;
@@ -216,7 +216,7 @@ static void grind_run(void *context, unsigned worker, unsigned n)
         uint64_t seed = round;
         for (unsigned i = 0; i < g->size / n; i++)
             g->sums[worker][0] += random_u64(&seed);
-        pool_barrier(g->pool);
+        pool_barrier(g->pool, NULL, NULL);
     }
 }
 

@@ -1,4 +1,4 @@
-/* Matrix products of a node: rows divided among the workers, epilogues, and weights fetched ahead. See run_node.h. */
+/* Matrix products of a node: rows divided among the workers, and epilogues. See run_node.h. */
 #include "engine/exec/run_node.h"
 #include "engine/ops/elementwise.h"
 
@@ -8,9 +8,6 @@ enum { CHUNK_FLOATS = 32768, SWIGLU_TILE = 4 };
 /* Weights of a unit, the least that is claimed, short enough that workers end together; and of the largest claim, which
  * bounds the time to a cancel. */
 enum { UNIT_BYTES = 32 << 10, CLAIM_BYTES = 1 << 20 };
-
-/* Weights fetched by a worker that waits: what its second-level cache can hold beside all else. */
-enum { AHEAD_BYTES = 512 << 10, AHEAD_STEP = 512 };
 
 size_t least_multiple(size_t a, size_t b)
 {
@@ -224,47 +221,18 @@ void node_gated(const struct worker *worker, const struct node *node)
         worker_gated(worker, &job);
 }
 
-/* ---- fetching ahead ---- */
-
-static bool node_is_product(const struct node *node)
-{
-    return node->kind == NODE_PRODUCT || node->kind == NODE_PRODUCT_ADD || node->kind == NODE_GATED;
-}
-
-/* What the worker reads of the first matrix before anything else: its share, or its first claim where two matrices are
- * read in turns. Only for one row: with more the weights are not what takes the time. */
-static void ahead_set(const struct worker *worker, const struct node *node, struct ahead *a)
+/* Of one matrix all of the worker's share, of two that are read in turns what it claims first. With more than one row the
+ * weights are not what takes the time. */
+struct stretch product_begins(const struct worker *worker, const struct node *node)
 {
     struct product_job job = node_job(worker, node);
     enum cpu_tier tier = worker->run->graph->tier;
-    *a = (struct ahead){.node = node};
     if (job.n != 1)
-        return;
+        return (struct stretch){NULL, 0};
     size_t tile = node->kind == NODE_GATED ? gated_tile(&job, tier) : row_tile(job.w[0], tier, job.n);
     struct row_steps steps = row_steps(worker, &job, tile);
-    size_t begin, end, row_bytes = format_row_bytes(job.w[0]->format, job.w[0]->n_cols);
+    size_t begin, end, unit_bytes = steps.step * format_row_bytes(job.w[0]->format, job.w[0]->n_cols);
     claim_share((steps.n_rows + steps.step - 1) / steps.step, worker->index, worker->count, &begin, &end);
-    size_t bytes = (job.w[1] ? claim_size(end - begin, steps.most) : end - begin) * steps.step * row_bytes;
-    a->at = (const char *)job.w[0]->data + begin * steps.step * row_bytes;
-    a->end = a->at + (bytes < AHEAD_BYTES ? bytes : AHEAD_BYTES);
-}
-
-void ahead_seek(const struct worker *worker, struct ahead *a, const struct node *next)
-{
-    const struct node *end = worker->run->graph->nodes + worker->run->node_end;
-    while (next < end && !node_is_product(next))
-        next++;
-    if (next < end && next != a->node)
-        ahead_set(worker, next, a);
-}
-
-bool ahead_fetch(void *ahead)
-{
-    struct ahead *a = ahead;
-    if (a->at >= a->end)
-        return false;
-    for (size_t i = 0; i < AHEAD_STEP; i += 64)
-        __builtin_prefetch(a->at + i, 0, 2);
-    a->at += AHEAD_STEP;
-    return true;
+    size_t units = job.w[1] ? claim_size(end - begin, steps.most) : end - begin;
+    return (struct stretch){(const char *)job.w[0]->data + begin * unit_bytes, units * unit_bytes};
 }

@@ -167,16 +167,21 @@ static void node_heads(const struct worker *worker, const struct node *node)
     attention_store_share(run->graph->tier, &store, 0, 1);
 }
 
-static void node_attention(const struct worker *worker, const struct node *node)
+static struct attention node_queries(const struct run *run, const struct node *node)
 {
-    const struct run *run = worker->run;
     const struct graph *g = run->graph;
     const struct graph_buffer *out = &g->buffers[node->out];
     size_t first = out->rows == ROWS_TAIL ? run->tail_first : 0;
-    struct attention a = {.kv = run->kv, .layer = node->layer, .n_heads = g->config.n_heads,
-                          .position = run->position + first, .n_tokens = run_rows(run, out),
-                          .q = run_floats(run, node->in[0], first), .out = run_floats(run, node->out, 0),
-                          .q_stride = out->width, .out_stride = out->width};
+    return (struct attention){.kv = run->kv, .layer = node->layer, .n_heads = g->config.n_heads,
+                              .position = run->position + first, .n_tokens = run_rows(run, out),
+                              .q = run_floats(run, node->in[0], first), .out = run_floats(run, node->out, 0),
+                              .q_stride = out->width, .out_stride = out->width};
+}
+
+static void node_attention(const struct worker *worker, const struct node *node)
+{
+    const struct run *run = worker->run;
+    struct attention a = node_queries(run, node);
     if (a.n_tokens == 0)
         return;
     struct claim claim;
@@ -184,10 +189,24 @@ static void node_attention(const struct worker *worker, const struct node *node)
     size_t step = (n_items + CLAIM_UNITS_MAX - 1) / CLAIM_UNITS_MAX, n_units = (n_items + step - 1) / step;
     while (claim_units(worker, node_generation(run, node), n_units, 1, &claim))
         for (size_t item = claim.first * step; item < n_items && item < (claim.first + 1) * step; item++)
-            attention_item(g->tier, &a, worker->count, item, worker->scratch);
+            attention_item(run->graph->tier, &a, worker->count, item, worker->scratch);
 }
 
-/* ---- the walk ---- */
+/* Keys of the worker's first item. */
+static struct stretch attention_begins(const struct worker *worker, const struct node *node)
+{
+    struct attention a = node_queries(worker->run, node);
+    struct stretch s = {NULL, 0};
+    if (a.n_tokens != 1)
+        return s;
+    size_t begin, end;
+    claim_share(attention_items(&a, worker->count), worker->index, worker->count, &begin, &end);
+    if (begin < end)
+        s.at = attention_item_keys(&a, worker->count, begin, &s.bytes);
+    return s;
+}
+
+/* ---- kinds of nodes ---- */
 
 typedef void node_function(const struct worker *worker, const struct node *node);
 static node_function *const node_functions[NODE_KIND_COUNT] = {
@@ -210,6 +229,50 @@ static node_function *const node_functions[NODE_KIND_COUNT] = {
     [NODE_EXPERT_DOWN] = node_expert_down,
     [NODE_EXPERT_SUM] = node_expert_sum,
 };
+
+/* ---- fetching ahead ---- */
+
+typedef struct stretch begins_function(const struct worker *worker, const struct node *node);
+static begins_function *const begins_functions[NODE_KIND_COUNT] = {
+    [NODE_PRODUCT] = product_begins,
+    [NODE_PRODUCT_ADD] = product_begins,
+    [NODE_GATED] = product_begins,
+    [NODE_ATTENTION] = attention_begins,
+};
+
+/* What a worker that waits at a barrier asks its second-level cache for: the beginning of the next node that reads much,
+ * as far as the cache can hold it beside all else. */
+enum { AHEAD_BYTES = 512 << 10, AHEAD_STEP = 512 };
+
+struct ahead {
+    const struct node *node;
+    const char *at, *end; /* what is left */
+};
+
+static void ahead_seek(const struct worker *worker, struct ahead *ahead, const struct node *next)
+{
+    const struct node *end = worker->run->graph->nodes + worker->run->node_end;
+    while (next < end && !begins_functions[next->kind])
+        next++;
+    if (next == end || next == ahead->node)
+        return;
+    struct stretch s = begins_functions[next->kind](worker, next);
+    *ahead = (struct ahead){next, s.at, s.bytes ? s.at + (s.bytes < AHEAD_BYTES ? s.bytes : AHEAD_BYTES) : s.at};
+}
+
+/* A pool_idle_function: a few lines more. */
+static bool ahead_fetch(void *context)
+{
+    struct ahead *ahead = context;
+    if (ahead->at >= ahead->end)
+        return false;
+    for (size_t i = 0; i < AHEAD_STEP; i += 64)
+        __builtin_prefetch(ahead->at + i, 0, 2);
+    ahead->at += AHEAD_STEP;
+    return true;
+}
+
+/* ---- the walk ---- */
 
 /* Rows a node works on; a node without rows needs no barrier either, and all workers see that alike. */
 static bool node_is_idle(const struct run *run, const struct node *node)

@@ -41,7 +41,14 @@ struct product_job {
 bool claim_units(const struct worker *worker, uint64_t generation, size_t n_units, size_t most, struct claim *claim);
 uint64_t node_generation(const struct run *run, const struct node *node);
 
+/* Memory that a worker reads first, in one stream, when it comes to a node; bytes may be 0. */
+struct stretch {
+    const char *at;
+    size_t bytes;
+};
+
 /* products.c */
+struct stretch product_begins(const struct worker *worker, const struct node *node);
 void node_product(const struct worker *worker, const struct node *node);
 void node_gated(const struct worker *worker, const struct node *node);
 void worker_product(const struct worker *worker, const struct product_job *job);
@@ -54,14 +61,6 @@ size_t least_multiple(size_t a, size_t b); /* common, of two positive numbers */
 
 /* Rows that workers may not split when they encode: least common multiple of the token tiles of all layouts. */
 size_t encoding_tile(const struct encoding *e, int mode);
-
-/* While a worker waits at a barrier, it fetches the weights that it will read first behind it. */
-struct ahead {
-    const struct node *node;    /* the next product */
-    const char *at, *end;       /* what is left to fetch of its weights */
-};
-void ahead_seek(const struct worker *worker, struct ahead *a, const struct node *next);
-bool ahead_fetch(void *ahead); /* a few lines; false when all are fetched; a pool_idle_function */
 
 /* experts.c */
 void node_route(const struct worker *worker, const struct node *node);

@@ -212,6 +212,13 @@ size_t attention_items(const struct attention *a, unsigned n_workers)
     return cut.n_tiles * a->kv->config.n_heads * cut.n_parts;
 }
 
+const void *attention_item_keys(const struct attention *a, unsigned n_workers, size_t item, size_t *bytes)
+{
+    size_t kv_head = item / cut_of(a, n_workers).n_parts % a->kv->config.n_heads;
+    *bytes = round_up(a->position + 1, KV_BLOCK) * a->kv->config.head_size * sizeof *a->kv->k;
+    return kv_k_block(a->kv, a->layer, kv_head, 0);
+}
+
 void attention_item(enum cpu_tier tier, const struct attention *a, unsigned n_workers, size_t item, void *scratch)
 {
     struct cut cut = cut_of(a, n_workers);

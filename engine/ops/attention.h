@@ -27,6 +27,9 @@ size_t attention_scratch_bytes(const struct kv_config *config, size_t n_heads, s
 size_t attention_items(const struct attention *a, unsigned n_workers);
 void attention_item(enum cpu_tier tier, const struct attention *a, unsigned n_workers, size_t item, void *scratch);
 
+/* The keys that an item reads first, in one stream. */
+const void *attention_item_keys(const struct attention *a, unsigned n_workers, size_t item, size_t *bytes);
+
 /* Heads [head_begin, head_end) of query rows [token_begin, token_end). */
 void attention_rows(enum cpu_tier tier, const struct attention *a, size_t head_begin, size_t head_end,
                     size_t token_begin, size_t token_end, void *scratch);

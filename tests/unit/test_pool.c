@@ -245,7 +245,55 @@ TEST(more_workers_than_cores_still_move)
 }
 END
 
+/* Worker 0 comes to the barrier only after the others have been called while they wait. */
+struct idle {
+    struct pool *pool;
+    _Atomic unsigned calls[WORKERS_MAX];
+    unsigned wanted;
+};
+
+static _Thread_local unsigned idle_worker;
+
+static bool idle_call(void *context)
+{
+    struct idle *idle = context;
+    return atomic_fetch_add(&idle->calls[idle_worker], 1) + 1 < idle->wanted;
+}
+
+static void idle_run(void *context, unsigned worker, unsigned n)
+{
+    struct idle *idle = context;
+    idle_worker = worker;
+    for (unsigned w = 1; worker == 0 && w < n; w++)
+        while (atomic_load(&idle->calls[w]) < idle->wanted)
+            continue;
+    pool_barrier(idle->pool, worker ? idle_call : NULL, idle);
+}
+
+TEST(a_waiting_worker_is_called_until_it_has_nothing_left_to_do)
+{
+    for (unsigned n = 1; n <= 4; n++)
+        for (unsigned wanted = 1; wanted < 200; wanted += 66) {
+            struct idle idle = {.pool = new_pool(n, n), .wanted = wanted};
+            pool_run(idle.pool, idle_run, &idle);
+            pool_free(idle.pool);
+            for (unsigned w = 0; w < n; w++)
+                ck_assert_uint_eq(idle.calls[w], w ? wanted : 0);
+        }
+}
+END
+
+TEST(workers_that_do_not_spin_are_not_called)
+{
+    struct idle idle = {.pool = new_pool(2, 1), .wanted = 0};
+    pool_run(idle.pool, idle_run, &idle);
+    pool_free(idle.pool);
+    ck_assert_uint_eq(idle.calls[1], 0);
+}
+END
+
 SUITE(pool, T(barriers_order_memory_when_threads_sleep), T(barriers_order_memory_when_threads_spin),
       T(every_run_runs_every_worker_once), T(late_workers_are_waited_for), T(pools_come_and_go),
       T(an_idle_pool_uses_no_processor_time), T(a_thread_that_cannot_be_created_is_an_error),
-      T(more_workers_than_cores_still_move))
+      T(more_workers_than_cores_still_move), T(a_waiting_worker_is_called_until_it_has_nothing_left_to_do),
+      T(workers_that_do_not_spin_are_not_called))

@@ -29,11 +29,18 @@ static void walk(void *context, unsigned worker, unsigned n_workers)
     }
 }
 
+static struct claims new_claims(unsigned n_workers)
+{
+    struct claims c = {aligned_alloc(64, claims_bytes(n_workers)), n_workers};
+    ck_assert_ptr_nonnull(c.words);
+    memset(c.words, 0, claims_bytes(n_workers));
+    return c;
+}
+
 static void check(unsigned n_workers, uint64_t first)
 {
-    struct job job = {.first = first, .claims = {aligned_alloc(64, claims_bytes(n_workers)), n_workers}};
+    struct job job = {.first = first, .claims = new_claims(n_workers)};
     struct error err;
-    memset(job.claims.words, 0, claims_bytes(n_workers));
     ck_assert_int_eq(pool_new(n_workers, 2, &job.pool, &err), STATUS_OK);
     uint64_t x = first + n_workers;
     for (size_t i = 0; i < NODES; i++) {
@@ -64,9 +71,7 @@ END
 
 TEST(a_worker_alone_takes_the_shares_of_those_who_never_come)
 {
-    struct claim_word *words = aligned_alloc(64, claims_bytes(3));
-    memset(words, 0, claims_bytes(3));
-    struct claims c = {words, 3};
+    struct claims c = new_claims(3);
     struct claim claim;
     size_t seen[40] = {0}, last = SIZE_MAX;
     while (claim_next(&c, 9, 1, 40, 3, &claim)) {
@@ -79,15 +84,13 @@ TEST(a_worker_alone_takes_the_shares_of_those_who_never_come)
     }
     for (size_t i = 0; i < 40; i++)
         ck_assert_uint_eq(seen[i], 1);
-    free(words);
+    free(c.words);
 }
 END
 
 TEST(claims_are_large_at_first_and_single_units_in_the_end)
 {
-    struct claim_word *words = aligned_alloc(64, claims_bytes(1));
-    memset(words, 0, claims_bytes(1));
-    struct claims c = {words, 1};
+    struct claims c = new_claims(1);
     struct claim claim;
     size_t left = 1000;
     for (size_t before = 100; claim_next(&c, 1, 0, 1000, 100, &claim); before = claim.count) {
@@ -97,7 +100,7 @@ TEST(claims_are_large_at_first_and_single_units_in_the_end)
         left -= claim.count;
     }
     ck_assert_uint_eq(left, 0);
-    free(words);
+    free(c.words);
 }
 END
 

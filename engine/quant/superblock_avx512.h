@@ -90,14 +90,14 @@ AVX512_INLINE struct superblock_activation superblock_activation_from(const stru
                                           a->sums32 + 8 * b,    a->d + b};
 }
 
-/* dx of every super-block four times: a scale for each 128-bit lane that holds lanes of two rows. n rounded up to 4. */
+/* dx of every super-block four times: a scale for each 128-bit lane that holds lanes of two rows. */
 AVX512_INLINE void scales_by_lanes(const struct superblock_activation *a, size_t n, float *dx)
 {
     for (size_t b = 0; b < n; b++)
         _mm_store_ps(dx + 4 * b, _mm_set1_ps(a->d[b]));
 }
 
-/* Scratch of the lanes loop; n super-blocks a row, readable to a multiple of 4. */
+/* Scratch of the lanes loop; n super-blocks a row, dx and d readable for 3 more. */
 struct superblock_scratch {
     float *lanes;           /* [16 rows][8] */
     float *dx;              /* [n][4], scales_by_lanes */
@@ -109,7 +109,7 @@ struct superblock_scratch {
 static inline struct superblock_scratch superblock_scratch_at(void *base, size_t n)
 {
     uint8_t *at = base;
-    size_t padded = round_up(n, 4);
+    size_t padded = round_up(n + 3, 4);
     struct superblock_scratch s = {.lanes = base};
     s.dx = (float *)(void *)(at += ROWS * 8 * sizeof(float));
     s.sums = (int32_t *)(void *)(at += padded * 4 * sizeof(float));
@@ -121,7 +121,7 @@ static inline struct superblock_scratch superblock_scratch_at(void *base, size_t
 
 static inline size_t superblock_scratch_bytes(size_t n, size_t block_bytes)
 {
-    size_t padded = round_up(n, 4);
+    size_t padded = round_up(n + 3, 4);
     return ROWS * 8 * sizeof(float) + padded * (4 * sizeof(float) + 2 * 16 * sizeof(int32_t) + 2 * sizeof(uint16_t)) +
            row_group_bytes(n * block_bytes, 0);
 }
@@ -189,25 +189,33 @@ AVX512_INLINE __m512 two_rows_scales(const struct superblock_scratch *s, size_t 
     __m128 first = _mm_cvtph_ps(_mm_loadl_epi64((const void *)(s->d[0] + b)));
     __m128 second = _mm_cvtph_ps(_mm_loadl_epi64((const void *)(s->d[1] + b)));
     __m512 d = _mm512_permutex2var_ps(_mm512_castps128_ps512(first), rows, _mm512_castps128_ps512(second));
-    return _mm512_mul_ps(d, _mm512_load_ps(s->dx + 4 * b));
+    return _mm512_mul_ps(d, _mm512_loadu_ps(s->dx + 4 * b));
+}
+
+/* Adds `count` (1 or 4) super-blocks from b on to the float lanes of two rows. */
+AVX512_INLINE __m512 two_rows_add(__m512 lanes, const struct superblock_scratch *s, size_t n, size_t b, size_t count)
+{
+    float scales[4][4] ALIGNED;
+    const int32_t *sums = s->sums + 16 * b;
+    _mm512_store_ps(scales[0], two_rows_scales(s, b));
+    UNROLL
+    for (size_t i = 0; i < count; i++, sums += 16) {
+        __m512i both = fold_pairs(_mm512_load_si512(sums), _mm512_load_si512(sums + 16 * n));
+        __m512 scale = _mm512_castsi512_ps(broadcast128(scales[i]));
+        lanes = _mm512_add_ps(lanes, _mm512_mul_ps(scale, _mm512_cvtepi32_ps(both)));
+    }
+    return lanes;
 }
 
 /* The float lanes of two rows. */
 AVX512_INLINE void superblock_two_rows(const struct superblock_scratch *s, size_t n, float *out)
 {
-    float scales[4][4] ALIGNED;
-    const int32_t *a = s->sums, *b = s->sums + 16 * n;
     __m512 lanes = _mm512_setzero_ps();
-    for (size_t done = 0; done < n; done += 4) {
-        _mm512_store_ps(scales[0], two_rows_scales(s, done));
-        UNROLL
-        for (size_t i = 0; i < 4; i++, a += 16, b += 16) {
-            if (done + i == n)
-                break;
-            __m512 sums = _mm512_cvtepi32_ps(fold_pairs(_mm512_load_si512(a), _mm512_load_si512(b)));
-            lanes = _mm512_add_ps(lanes, _mm512_mul_ps(_mm512_castsi512_ps(broadcast128(scales[i])), sums));
-        }
-    }
+    size_t b = 0;
+    for (; b + 4 <= n; b += 4)
+        lanes = two_rows_add(lanes, s, n, b, 4);
+    for (; b < n; b++)
+        lanes = two_rows_add(lanes, s, n, b, 1);
     _mm512_store_ps(out, lanes_by_rows(lanes));
 }
 

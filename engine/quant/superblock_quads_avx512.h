@@ -13,7 +13,7 @@ enum { HEAD_BYTES = 16 };
 /* n super-blocks a row. */
 struct quads_scratch {
     float *lanes;       /* [16 rows][8] */
-    float *dx;          /* [n][4], scales_by_lanes; readable to a multiple of 4 */
+    float *dx;          /* [n][4], scales_by_lanes; readable for 3 more */
     uint8_t *heads;     /* [n][16 rows][HEAD_BYTES] */
     uint8_t *stage;
 };
@@ -23,14 +23,14 @@ static inline struct quads_scratch quads_scratch_at(void *base, size_t n)
     uint8_t *at = base;
     struct quads_scratch s = {.lanes = base};
     s.dx = (float *)(void *)(at += ROWS * 8 * sizeof(float));
-    s.heads = at += round_up(n, 4) * 4 * sizeof(float);
+    s.heads = at += round_up(n + 3, 4) * 4 * sizeof(float);
     s.stage = at + n * ROWS * HEAD_BYTES;
     return s;
 }
 
 static inline size_t quads_scratch_bytes(size_t n, size_t block_bytes)
 {
-    return ROWS * 8 * sizeof(float) + round_up(n, 4) * 4 * sizeof(float) + n * ROWS * HEAD_BYTES +
+    return ROWS * 8 * sizeof(float) + round_up(n + 3, 4) * 4 * sizeof(float) + n * ROWS * HEAD_BYTES +
            row_group_bytes(n * block_bytes, 0);
 }
 

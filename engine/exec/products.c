@@ -112,6 +112,11 @@ static struct row_steps row_steps(const struct worker *worker, const struct prod
     return s;
 }
 
+static size_t row_units(const struct row_steps *s)
+{
+    return (s->n_rows + s->step - 1) / s->step;
+}
+
 bool claim_units(const struct worker *worker, uint64_t generation, size_t n_units, size_t most, struct claim *claim)
 {
     const struct run *run = worker->run;
@@ -126,7 +131,7 @@ static bool row_steps_next(struct row_steps *s, size_t *begin, size_t *rows)
 {
     struct claim claim;
     if (s->generation) {
-        if (!claim_units(s->worker, s->generation, (s->n_rows + s->step - 1) / s->step, s->most, &claim))
+        if (!claim_units(s->worker, s->generation, row_units(s), s->most, &claim))
             return false;
         *begin = claim.first * s->step;
         *rows = claim.count * s->step;
@@ -231,8 +236,12 @@ struct stretch product_begins(const struct worker *worker, const struct node *no
         return (struct stretch){NULL, 0};
     size_t tile = node->kind == NODE_GATED ? gated_tile(&job, tier) : row_tile(job.w[0], tier, job.n);
     struct row_steps steps = row_steps(worker, &job, tile);
-    size_t begin, end, unit_bytes = steps.step * format_row_bytes(job.w[0]->format, job.w[0]->n_cols);
-    claim_share((steps.n_rows + steps.step - 1) / steps.step, worker->index, worker->count, &begin, &end);
-    size_t units = job.w[1] ? claim_size(end - begin, steps.most) : end - begin;
-    return (struct stretch){(const char *)job.w[0]->data + begin * unit_bytes, units * unit_bytes};
+    size_t begin, end;
+    claim_share(row_units(&steps), worker->index, worker->count, &begin, &end);
+    if (begin == end)
+        return (struct stretch){NULL, 0};
+    size_t units = job.w[1] ? claim_size(end - begin, steps.most) : end - begin, first = begin * steps.step;
+    size_t rows = units * steps.step < steps.n_rows - first ? units * steps.step : steps.n_rows - first;
+    struct matrix part = matrix_rows(job.w[0], first, rows);
+    return (struct stretch){part.data, rows * format_row_bytes(part.format, part.n_cols)};
 }

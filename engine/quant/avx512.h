@@ -17,10 +17,8 @@
 #define AVX512_INLINE static inline __attribute__((always_inline, target(AVX512_TARGET)))
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
-#define UNROLL_4 _Pragma("clang loop unroll_count(4)")
 #else
 #define UNROLL _Pragma("GCC unroll 16")
-#define UNROLL_4 _Pragma("GCC unroll 4")
 #endif
 #define ALIGNED __attribute__((aligned(64)))
 
@@ -211,6 +209,18 @@ AVX512_INLINE __m512 add_columns(__m512 s, const float *terms, size_t stride, si
     }
     return s;
 }
+
+/* The decode kernel of a format from a call with the product p and the scratch it needs for n_cols columns. */
+#define DECODE_RUN_AVX512(name, call, bytes)                                    \
+    AVX512 static void name##_decode_avx512(const struct product *p)                \
+    {                                                                               \
+        call;                                                                       \
+    }                                                                               \
+    static size_t name##_decode_scratch_avx512(size_t n_cols, size_t n_tokens)      \
+    {                                                                               \
+        (void)n_tokens;                                                             \
+        return bytes;                                                               \
+    }
 
 /* ---- products over many tokens: tiles of 16 rows, unpacked once and used for all tokens ---- */
 

@@ -414,15 +414,8 @@ AVX512_INLINE void block32_pack(const uint8_t *rows, size_t row_bytes, size_t n_
 
 /* In a format's file, behind NAME_step_avx512 and NAME_pack_part_avx512: its kernels on this tier. */
 #define BLOCK32_PARTS_AVX512(name, bytes, parts, rule, tile_size, panel_size)                                       \
-    AVX512 static void name##_decode_avx512(const struct product *p)                                               \
-    {                                                                                                               \
-        block32_decode(p, bytes, parts, rule, name##_step_avx512);                                                  \
-    }                                                                                                               \
-    static size_t name##_decode_scratch_avx512(size_t n_cols, size_t n_tokens)                                      \
-    {                                                                                                               \
-        (void)n_tokens;                                                                                             \
-        return block32_decode_scratch(n_cols, bytes, parts, rule);                                                  \
-    }                                                                                                               \
+    DECODE_RUN_AVX512(name, block32_decode(p, bytes, parts, rule, name##_step_avx512),                              \
+                      block32_decode_scratch(n_cols, bytes, parts, rule))                                           \
     AVX512 static void name##_pack_avx512(const uint8_t *rows, size_t row_bytes, size_t n_blocks, uint8_t *tile)    \
     {                                                                                                               \
         block32_pack(rows, row_bytes, n_blocks, tile, bytes, parts, tile_size, name##_pack_part_avx512);            \

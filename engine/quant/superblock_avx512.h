@@ -622,16 +622,9 @@ AVX512_INLINE void superblock_pack(const uint8_t *rows, size_t row_bytes, size_t
     TILES_PREFILL_AVX512(name)
 
 /* Behind NAME_lanes_avx512: its decode kernel by the eight-lane rule. */
-#define SUPERBLOCK_LANES_AVX512(name, bytes)                                        \
-    AVX512 static void name##_decode_avx512(const struct product *p)                \
-    {                                                                               \
-        superblock_decode_lanes(p, bytes, name##_lanes_avx512);                     \
-    }                                                                               \
-    static size_t name##_decode_scratch_avx512(size_t n_cols, size_t n_tokens)      \
-    {                                                                               \
-        (void)n_tokens;                                                             \
-        return superblock_scratch_bytes(n_cols / 256, bytes);                       \
-    }
+#define SUPERBLOCK_LANES_AVX512(name, block_bytes)                                                      \
+    DECODE_RUN_AVX512(name, superblock_decode_lanes(p, block_bytes, name##_lanes_avx512),           \
+                          superblock_scratch_bytes(n_cols / 256, block_bytes))
 
 #define SUPERBLOCK_DECODE_AVX512(name)                 \
     [TIER_AVX512] = {                                  \

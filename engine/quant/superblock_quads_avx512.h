@@ -191,16 +191,9 @@ AVX512_INLINE void quads_decode(const struct product *p, size_t block_bytes, qua
 }
 
 /* Behind NAME_quads_avx512: its decode kernel. */
-#define QUADS_AVX512(name, bytes)                                                   \
-    AVX512 static void name##_decode_avx512(const struct product *p)                \
-    {                                                                               \
-        quads_decode(p, bytes, name##_quads_avx512);                                \
-    }                                                                               \
-    static size_t name##_decode_scratch_avx512(size_t n_cols, size_t n_tokens)      \
-    {                                                                               \
-        (void)n_tokens;                                                             \
-        return quads_scratch_bytes(n_cols / 256, bytes);                            \
-    }
+#define QUADS_AVX512(name, block_bytes)                                         \
+    DECODE_RUN_AVX512(name, quads_decode(p, block_bytes, name##_quads_avx512), \
+                          quads_scratch_bytes(n_cols / 256, block_bytes))
 
 #endif
 #endif

@@ -42,11 +42,17 @@ static size_t panels_bytes(size_t n_cols, size_t n_tokens)
 
 AVX2 static void panel_block(const struct act_q8_k *block, size_t token, struct superblock_avx2_panel *panel)
 {
-    for (size_t g = 0; g < 8; g++) {
-        __m256i q = avx2_by_lanes(avx2_load(block->q + 32 * g));
-        _mm256_store_si256((void *)panel->q[g][token], _mm256_xor_si256(q, _mm256_set1_epi8(-128)));
+    for (size_t g = 0; g < 8; g += 2) {
+        __m256i q[2];
+        for (size_t i = 0; i < 2; i++)
+            q[i] = _mm256_xor_si256(avx2_by_lanes(avx2_load(block->q + 32 * (g + i))), _mm256_set1_epi8(-128));
+        avx2_pair_groups(q);
+        for (size_t i = 0; i < 2; i++)
+            _mm256_store_si256((void *)panel->q[g + i][token], q[i]);
     }
     memcpy(panel->sums[token], block->sums, sizeof block->sums);
+    for (size_t g = 0; g < 8; g++)
+        panel->sums32[token][g] = (int16_t)(block->sums[2 * g] + block->sums[2 * g + 1]);
     panel->d[token] = block->d;
 }
 

@@ -5,30 +5,15 @@
 #ifndef GGUFD_QUANT_AVX2_H
 #define GGUFD_QUANT_AVX2_H
 #include "engine/quant/activation.h"
+#include "engine/quant/x86.h"
 
 #if defined(__x86_64__)
-
-#include <immintrin.h>
 
 #define AVX2_TARGET "avx2,fma,f16c"
 #define AVX2 __attribute__((target(AVX2_TARGET)))
 #define AVX2_INLINE static inline __attribute__((always_inline, target(AVX2_TARGET)))
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-#define ALIGNED __attribute__((aligned(64)))
 
 enum { AVX2_ROWS = 8, AVX2_TOKENS = 4 }; /* of one tile, of one panel of activations */
-
-/* Distances of the two prefetches, measured. */
-enum { AVX2_AHEAD_L2 = 8192, AVX2_AHEAD_L1 = 2048 };
-
-static inline size_t avx2_round_up(size_t n, size_t to)
-{
-    return (n + to - 1) / to * to;
-}
 
 /* Pointers to n rows from `row` on; rows at or behind row_end are the last one again. Returns how many are real. */
 static inline size_t avx2_rows(const struct product *p, size_t row, size_t n, const uint8_t **rows)
@@ -54,17 +39,6 @@ AVX2_INLINE __m256i avx2_broadcast32(const void *p)
     int32_t v;
     memcpy(&v, p, sizeof v);
     return _mm256_set1_epi32(v);
-}
-
-/* One weight stream, `bytes` of which the next step consumes: every line twice, early into the second-level cache and late
- * into the first. A prefetch cannot fault. */
-AVX2_INLINE void avx2_prefetch(const uint8_t *x, size_t bytes)
-{
-    UNROLL
-    for (size_t i = 0; i < bytes; i += 64) {
-        _mm_prefetch((const char *)x + AVX2_AHEAD_L2 + i, _MM_HINT_T1);
-        _mm_prefetch((const char *)x + AVX2_AHEAD_L1 + i, _MM_HINT_T0);
-    }
 }
 
 /* v, added up so far: gcc regroups long integer sums, which needs more registers than there are. */

@@ -6,34 +6,20 @@
 #ifndef GGUFD_QUANT_AVX512_H
 #define GGUFD_QUANT_AVX512_H
 #include "engine/quant/activation.h"
+#include "engine/quant/x86.h"
 
 #if defined(__x86_64__)
 
-#include <immintrin.h>
 #include <string.h>
 
 #define AVX512_TARGET "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c"
 #define AVX512 __attribute__((target(AVX512_TARGET)))
 #define AVX512_INLINE static inline __attribute__((always_inline, target(AVX512_TARGET)))
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-#define ALIGNED __attribute__((aligned(64)))
 
 enum { ROWS = 16 };
 
 /* Functions of three bits for _mm512_ternarylogic. */
 enum { TERNARY_CHOOSE = 0xe4 /* c ? a : b */, TERNARY_OR_AND = 0xf8 /* a | (b & c) */ };
-
-/* Distances of the two prefetches, measured: into the second-level cache early, into the first late. */
-enum { PREFETCH_L2 = 8192, PREFETCH_L1 = 2048 };
-
-static inline size_t round_up(size_t n, size_t to)
-{
-    return (n + to - 1) / to * to;
-}
 
 /* Scratch that row_group may need. */
 static inline size_t row_group_bytes(size_t row_bytes, size_t overread)
@@ -65,21 +51,6 @@ static inline uint16_t mask_of_first(size_t n)
 static inline uint16_t row_mask(const struct product *p, size_t row)
 {
     return mask_of_first(p->row_end - row);
-}
-
-/* One weight stream in steps of `bytes`: the lines that begin in step i behind x, each requested from both caches. */
-AVX512_INLINE void prefetch_step(const uint8_t *x, size_t i, size_t bytes)
-{
-    UNROLL
-    for (size_t at = (i * bytes + 63) / 64 * 64; at < (i + 1) * bytes; at += 64) {
-        _mm_prefetch((const char *)x + PREFETCH_L2 + at, _MM_HINT_T1);
-        _mm_prefetch((const char *)x + PREFETCH_L1 + at, _MM_HINT_T0);
-    }
-}
-
-AVX512_INLINE void prefetch_stream(const uint8_t *x, size_t bytes)
-{
-    prefetch_step(x, 0, bytes);
 }
 
 AVX512_INLINE __m512i load512(const void *p)

@@ -31,7 +31,7 @@ typedef void encode_blocks(const float *x, size_t n_blocks, struct encoded32 *ou
 
 static size_t decode_bytes(size_t n_cols, size_t n_tokens)
 {
-    return n_tokens * avx2_round_up(n_cols / 32, 8) * (32 + 4 + 4 + 4);
+    return n_tokens * round_up(n_cols / 32, 8) * (32 + 4 + 4 + 4);
 }
 
 static void decode_encode(const float *x, size_t n_cols, size_t token_begin, size_t token_end, void *out,
@@ -39,7 +39,7 @@ static void decode_encode(const float *x, size_t n_cols, size_t token_begin, siz
 {
     if (token_begin == token_end)
         return;
-    size_t n = n_cols / 32, padded = avx2_round_up(n, 8);
+    size_t n = n_cols / 32, padded = round_up(n, 8);
     char *q = out, *sums = q + 32 * padded, *d = sums + 4 * padded, *s = d + 4 * padded;
     for (size_t b = 0; b < padded; b++) {
         struct encoded32 e = {.sum = 0}, group[8];
@@ -58,7 +58,7 @@ static void decode_encode(const float *x, size_t n_cols, size_t token_begin, siz
 
 static size_t panels_bytes(size_t n_cols, size_t n_tokens)
 {
-    return avx2_round_up(n_tokens, AVX2_TOKENS) / AVX2_TOKENS * (n_cols / 32) * sizeof(struct block32_avx2_panel);
+    return round_up(n_tokens, AVX2_TOKENS) / AVX2_TOKENS * (n_cols / 32) * sizeof(struct block32_avx2_panel);
 }
 
 /* Sum of 16 integers. */
@@ -89,7 +89,7 @@ static void panels_encode(const float *x, size_t x_stride, size_t n_cols, size_t
 {
     struct block32_avx2_panel *panels = out;
     size_t n_blocks = n_cols / 32;
-    for (size_t t = token_begin; t < avx2_round_up(token_end, AVX2_TOKENS); t++)
+    for (size_t t = token_begin; t < round_up(token_end, AVX2_TOKENS); t++)
         panel_token(t < token_end ? x + t * x_stride : NULL, n_blocks, t % AVX2_TOKENS,
                     panels + t / AVX2_TOKENS * n_blocks, encode);
 }

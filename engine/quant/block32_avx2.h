@@ -89,7 +89,7 @@ struct block32_avx2_act {
 
 static inline struct block32_avx2_act block32_avx2_act_at(const void *x, size_t n_cols)
 {
-    size_t n = avx2_round_up(n_cols / 32, 8);
+    size_t n = round_up(n_cols / 32, 8);
     const char *at = x;
     return (struct block32_avx2_act){
         .q = (const int8_t *)at,
@@ -128,7 +128,7 @@ AVX2_INLINE __m256 block32_terms_avx2(const uint8_t *x, size_t b, size_t m, cons
 
 static inline size_t block32_decode_scratch_avx2(size_t n_cols, size_t step)
 {
-    return AVX2_ROWS * (avx2_round_up(n_cols / 32, step) * 8 / step) * sizeof(float);
+    return AVX2_ROWS * (round_up(n_cols / 32, step) * 8 / step) * sizeof(float);
 }
 
 /* One row at a time, so that memory is one stream. The addends, eight for `step` blocks, are stored and summed up with
@@ -137,7 +137,7 @@ AVX2_INLINE void block32_decode_avx2(const struct product *p, size_t step_bytes,
                                      block32_avx2_terms *terms_of)
 {
     const struct block32_avx2_act a = block32_avx2_act_at(p->x, p->n_cols);
-    size_t n = p->n_cols / 32, whole = n / step * step, stride = avx2_round_up(n, step) * 8 / step;
+    size_t n = p->n_cols / 32, whole = n / step * step, stride = round_up(n, step) * 8 / step;
     for (size_t row = p->row_begin; row < p->row_end; row += AVX2_ROWS) {
         const uint8_t *rows[AVX2_ROWS];
         size_t n_rows = avx2_rows(p, row, AVX2_ROWS, rows);
@@ -145,7 +145,7 @@ AVX2_INLINE void block32_decode_avx2(const struct product *p, size_t step_bytes,
         for (size_t i = 0; i < AVX2_ROWS; i++, terms += stride) {
             for (size_t b = 0; b < whole; b += step) {
                 const uint8_t *x = rows[i] + b / step * step_bytes;
-                avx2_prefetch(x, step_bytes);
+                prefetch_stream(x, step_bytes);
                 _mm256_storeu_ps(terms + b * 8 / step, terms_of(x, b, step, &a));
             }
             if (whole < n) {

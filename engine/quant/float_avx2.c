@@ -40,13 +40,13 @@ DECODE(bf16, ACT_BF16)
 #define PANELS(name, enumerator, scalar, round)                                                                     \
     static size_t name##_panels_bytes(size_t n_cols, size_t n_tokens)                                               \
     {                                                                                                               \
-        return avx2_round_up(n_tokens, AVX2_TOKENS) * n_cols * sizeof(scalar);                                      \
+        return round_up(n_tokens, AVX2_TOKENS) * n_cols * sizeof(scalar);                                      \
     }                                                                                                               \
     static void name##_panels_encode(const float *x, size_t x_stride, size_t n_cols, size_t token_begin,            \
                                      size_t token_end, size_t n_tokens, void *out)                                  \
     {                                                                                                               \
         (void)n_tokens;                                                                                             \
-        for (size_t t = token_begin; t < avx2_round_up(token_end, AVX2_TOKENS); t++) {                              \
+        for (size_t t = token_begin; t < round_up(token_end, AVX2_TOKENS); t++) {                              \
             scalar *panel = (scalar *)out + t / AVX2_TOKENS * n_cols * AVX2_TOKENS + t % AVX2_TOKENS;               \
             for (size_t k = 0; k < n_cols; k++)                                                                     \
                 panel[k * AVX2_TOKENS] = t < token_end ? (scalar)round(x[t * x_stride + k]) : 0;                    \

@@ -4,6 +4,12 @@
 #if defined(__x86_64__)
 #include "engine/quant/encode_avx2.h"
 
+static void sums_of_32(const struct act_q8_k *block, int16_t out[8])
+{
+    for (size_t g = 0; g < 8; g++)
+        out[g] = (int16_t)(block->sums[2 * g] + block->sums[2 * g + 1]);
+}
+
 /* ---- one token ---- */
 
 static size_t decode_bytes(size_t n_cols, size_t n_tokens)
@@ -27,6 +33,7 @@ AVX2 static void decode_encode(const float *x, size_t x_stride, size_t n_cols, s
             _mm256_store_si256((void *)a[b].pairs[g], _mm256_maddubs_epi16(_mm256_set1_epi8(1), q));
         }
         memcpy(a[b].sums, block.sums, sizeof block.sums);
+        sums_of_32(&block, a[b].sums32);
         a[b].d = block.d;
     }
 }
@@ -37,7 +44,7 @@ const struct activation_layout layout_avx2_decode_q8_k = {"AVX2 decode q8_k", AC
 
 static size_t panels_bytes(size_t n_cols, size_t n_tokens)
 {
-    return avx2_round_up(n_tokens, AVX2_TOKENS) / AVX2_TOKENS * (n_cols / 256) * sizeof(struct superblock_avx2_panel);
+    return round_up(n_tokens, AVX2_TOKENS) / AVX2_TOKENS * (n_cols / 256) * sizeof(struct superblock_avx2_panel);
 }
 
 AVX2 static void panel_block(const struct act_q8_k *block, size_t token, struct superblock_avx2_panel *panel)
@@ -51,8 +58,7 @@ AVX2 static void panel_block(const struct act_q8_k *block, size_t token, struct 
             _mm256_store_si256((void *)panel->q[g + i][token], q[i]);
     }
     memcpy(panel->sums[token], block->sums, sizeof block->sums);
-    for (size_t g = 0; g < 8; g++)
-        panel->sums32[token][g] = (int16_t)(block->sums[2 * g] + block->sums[2 * g + 1]);
+    sums_of_32(block, panel->sums32[token]);
     panel->d[token] = block->d;
 }
 
@@ -61,7 +67,7 @@ AVX2 static void panels_encode(const float *x, size_t x_stride, size_t n_cols, s
 {
     (void)n_tokens;
     size_t n_blocks = n_cols / 256;
-    for (size_t t = token_begin; t < avx2_round_up(token_end, AVX2_TOKENS); t++) {
+    for (size_t t = token_begin; t < round_up(token_end, AVX2_TOKENS); t++) {
         struct superblock_avx2_panel *panel = (struct superblock_avx2_panel *)out + t / AVX2_TOKENS * n_blocks;
         struct act_q8_k block = {.d = 0};
         for (size_t b = 0; b < n_blocks; b++) {

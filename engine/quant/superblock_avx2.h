@@ -13,7 +13,8 @@
 extern const struct activation_layout layout_avx2_decode_q8_k; /* one token */
 extern const struct activation_layout layout_avx2_panels_q8_k; /* panels of 4 tokens */
 
-/* One super-block: groups of 32 as u8, q + offset, permuted; scales and minima of 16 weights as words. */
+/* One super-block: groups of 32 as u8, q + offset, permuted; scales and minima of 16 weights as words, eight minima of 32
+ * weights in the lower half. */
 struct superblock_avx2 {
     __m256i q[8], scale, min;
     float d, dmin;
@@ -73,20 +74,14 @@ AVX2_INLINE void avx2_add_bits(const uint8_t *bits, int to, __m256i q[8])
     }
 }
 
-/* Eight bytes, each twice, as words. */
-AVX2_INLINE __m256i avx2_bytes_twice(uint64_t bytes)
-{
-    __m128i v = _mm_cvtsi64_si128((long long)bytes);
-    return _mm256_cvtepu8_epi16(_mm_unpacklo_epi8(v, v));
-}
-
 /* Scales and minima of Q4_K and Q5_K. */
 AVX2_INLINE void avx2_scale_min(const uint8_t *packed, struct superblock_avx2 *out)
 {
     uint64_t low, high;
     scale_min_words(packed, &low, &high);
-    out->scale = avx2_bytes_twice((low & 0xffffffff) | high << 32);
-    out->min = avx2_bytes_twice(low >> 32 | (high & 0xffffffff00000000ull));
+    __m128i both = _mm_unpacklo_epi32(_mm_cvtsi64_si128((long long)low), _mm_cvtsi64_si128((long long)high));
+    out->scale = _mm256_cvtepu8_epi16(_mm_unpacklo_epi8(both, both));
+    out->min = _mm256_zextsi128_si256(_mm_unpackhi_epi8(both, _mm_setzero_si128()));
 }
 
 /* D, and D and Dmin, of the formats that store them as F16. */
@@ -99,8 +94,9 @@ AVX2_INLINE void avx2_scales(const uint8_t *d, struct superblock_avx2 *out)
 
 AVX2_INLINE void avx2_scales_two(const uint8_t *d, struct superblock_avx2 *out)
 {
-    out->d = avx2_half(d);
-    out->dmin = avx2_half(d + 2);
+    __m128 both = _mm_cvtph_ps(_mm_cvtsi32_si128((int)load_u32(d)));
+    out->d = _mm_cvtss_f32(both);
+    out->dmin = _mm_cvtss_f32(_mm_movehdup_ps(both));
 }
 
 /* Grid formats and others with |q| < 64: 32 values in order, made 64 larger and permuted. */
@@ -165,21 +161,28 @@ AVX2_INLINE __m256i avx2_odd_scales(const void *nibbles)
     return _mm256_cvtepu8_epi16(_mm_add_epi8(_mm_add_epi8(both, both), _mm_set1_epi8(1)));
 }
 
+/* A scale or minimum covers a whole group, and 4 * 255 times a weight fits a word. */
+AVX2_INLINE bool superblock_scales_groups(enum superblock_rule rule)
+{
+    return rule == SUPERBLOCK_LANES_MIN;
+}
+
 /* ---- one token ---- */
 
 struct superblock_avx2_act {
     int8_t q[8][32];        /* permuted */
     int16_t pairs[8][16];   /* sums of byte pairs of q */
-    int16_t sums[16];
+    int16_t sums[16], sums32[8];
     float d;
 } ALIGNED;
 
 /* The eight lane sums of scale * q * a. */
 AVX2_INLINE __m256i superblock_lanes_avx2(const struct superblock_avx2 *w, const struct superblock_avx2_act *a, int offset)
 {
-    int32_t scale[8] ALIGNED; /* pairs of words, read back one by one */
+    int32_t scale[8] ALIGNED; /* pairs of words */
     __m256i acc = _mm256_setzero_si256();
     _mm256_store_si256((void *)scale, w->scale);
+    __asm__("" : "+m"(scale)); /* loads broadcast for free, shuffles of the register do not */
     UNROLL
     for (size_t g = 0; g < 8; g++) {
         __m256i products = _mm256_maddubs_epi16(w->q[g], avx2_load(a->q[g]));
@@ -188,6 +191,17 @@ AVX2_INLINE __m256i superblock_lanes_avx2(const struct superblock_avx2 *w, const
         acc = _mm256_add_epi32(acc, _mm256_madd_epi16(products, avx2_broadcast32(scale + g)));
     }
     return acc;
+}
+
+/* Minima times sums of one super-block. */
+AVX2_INLINE float superblock_minimum_avx2(const struct superblock_avx2 *w, const struct superblock_avx2_act *a,
+                                          enum superblock_rule rule)
+{
+    if (!superblock_scales_groups(rule))
+        return (float)avx2_total(_mm256_madd_epi16(w->min, avx2_load(a->sums)));
+    __m128i s = _mm_madd_epi16(_mm256_castsi256_si128(w->min), avx2_load128(a->sums32));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
+    return _mm_cvtss_f32(_mm_cvtepi32_ps(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1))));
 }
 
 /* `lanes` and `*r` after one more super-block. */
@@ -202,13 +216,10 @@ AVX2_INLINE __m256 superblock_step_avx2(const uint8_t *x, const struct superbloc
         lanes = _mm256_add_ps(lanes, _mm256_mul_ps(_mm256_set1_ps(d), _mm256_cvtepi32_ps(acc)));
     if (rule == SUPERBLOCK_SUM)
         *r += d * (inner * (float)avx2_total(acc));
-    if (rule == SUPERBLOCK_LANES_MIN || rule == SUPERBLOCK_SUM_MIN) {
-        float minima = (w.dmin * a->d) * (float)avx2_total(_mm256_madd_epi16(w.min, avx2_load(a->sums)));
-        if (rule == SUPERBLOCK_LANES_MIN)
-            *r -= minima;
-        else
-            *r += d * (float)avx2_total(acc) - minima;
-    }
+    if (rule == SUPERBLOCK_LANES_MIN)
+        *r -= (w.dmin * a->d) * superblock_minimum_avx2(&w, a, rule);
+    if (rule == SUPERBLOCK_SUM_MIN)
+        *r += d * (float)avx2_total(acc) - (w.dmin * a->d) * superblock_minimum_avx2(&w, a, rule);
     return lanes;
 }
 
@@ -221,7 +232,7 @@ AVX2_INLINE void superblock_decode_avx2(const struct product *p, size_t block_by
         float r = 0, lane[8];
         __m256 lanes = _mm256_setzero_ps();
         for (size_t b = 0; b < p->n_cols / 256; b++, x += block_bytes) {
-            avx2_prefetch(x, block_bytes);
+            prefetch_stream(x, block_bytes);
             lanes = superblock_step_avx2(x, a + b, lanes, &r, rule, offset, inner, load);
         }
         _mm256_storeu_ps(lane, lanes);
@@ -262,12 +273,6 @@ AVX2_INLINE void avx2_pair_groups(__m256i v[2])
     v[1] = _mm256_blend_epi16(_mm256_srli_epi32(first, 16), second, 0xaa);
 }
 
-/* A scale or minimum covers a whole group, and 4 * 255 times a weight fits a word. */
-AVX2_INLINE bool superblock_scales_groups(enum superblock_rule rule)
-{
-    return rule == SUPERBLOCK_LANES_MIN;
-}
-
 AVX2_INLINE void superblock_pack_row_avx2(const struct superblock_avx2 *w, size_t row, int offset,
                                           struct superblock_avx2_tile *t)
 {
@@ -289,15 +294,8 @@ AVX2_INLINE void superblock_pack_row_avx2(const struct superblock_avx2 *w, size_
     _mm256_store_si256((void *)t->start[row], _mm256_sub_epi32(_mm256_setzero_si256(), sum));
 }
 
-/* Words that are equal in pairs, each once, in the lower half. */
-AVX2_INLINE __m256i avx2_words_once(__m256i v)
-{
-    const __m256i first = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 0, 1, 4, 5, 8, 9, 12, 13));
-    return _mm256_permute4x64_epi64(_mm256_shuffle_epi8(v, first), 0x08);
-}
-
 AVX2_INLINE void superblock_pack_avx2(const uint8_t *const rows[8], size_t n_blocks, uint8_t *tile, size_t block_bytes,
-                                      enum superblock_rule rule, int offset, superblock_avx2_load *load)
+                                      int offset, superblock_avx2_load *load)
 {
     struct superblock_avx2_tile *t = (void *)tile;
     for (size_t b = 0; b < n_blocks; b++, t++) {
@@ -306,7 +304,7 @@ AVX2_INLINE void superblock_pack_avx2(const uint8_t *const rows[8], size_t n_blo
             struct superblock_avx2 w;
             load(rows[i] + b * block_bytes, &w);
             superblock_pack_row_avx2(&w, i, offset, t);
-            min[i] = superblock_scales_groups(rule) ? avx2_words_once(w.min) : w.min;
+            min[i] = w.min;
             t->d[i] = w.d;
             t->dmin[i] = w.dmin;
         }
@@ -460,7 +458,7 @@ AVX2_INLINE void superblock_run_avx2(const struct avx2_job *job, enum superblock
     }                                                                                                           \
     AVX2 static void name##_pack_avx2(const uint8_t *const rows[8], size_t n_blocks, uint8_t *tile)             \
     {                                                                                                           \
-        superblock_pack_avx2(rows, n_blocks, tile, bytes, rule, offset, name##_load_avx2);                      \
+        superblock_pack_avx2(rows, n_blocks, tile, bytes, offset, name##_load_avx2);                            \
     }                                                                                                           \
     AVX2 static void name##_run_avx2(const struct avx2_job *job)                                                \
     {                                                                                                           \

@@ -132,50 +132,116 @@ AVX512_INLINE __m256 iq4_xs_scales_avx512(const uint8_t *x)
     return _mm256_cvtepi32_ps(_mm256_sub_epi32(_mm256_add_epi32(low, high), _mm256_set1_epi32(32)));
 }
 
-/* The eight addends of a super-block at x. */
-AVX512_INLINE __m256 iq4_xs_terms_avx512(const uint8_t *x, const struct superblock_activation *a)
+/* n super-blocks a row. */
+struct iq4_xs_scratch {
+    float *terms;   /* [16 rows][n][8]: the addends */
+    float *dx;      /* [n][8]: dx of the activation, repeated; readable for 8 more */
+    int8_t *halves; /* [n][2][2][64]: of four groups the elements 0..15, then 16..31, as the nibbles lie */
+    uint8_t *stage;
+};
+
+static inline struct iq4_xs_scratch iq4_xs_scratch_at(void *base, size_t n)
 {
-    __m512i z[4];
-    UNROLL
-    for (size_t k = 0; k < 4; k++)
-        z[k] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), iq4_xs_pair_avx512(x + 8 + 32 * k),
-                                   load512(a->plain + 64 * k));
-    __m512i t = add_across(z[0], z[1], z[2], z[3]); /* lanes 0 and 1: even groups; 2 and 3: odd groups */
-    __m256i even = _mm512_castsi512_si256(t), odd = _mm512_extracti64x4_epi64(t, 1);
-    __m128i sums_even = _mm_add_epi32(_mm256_castsi256_si128(even), _mm256_extracti128_si256(even, 1));
-    __m128i sums_odd = _mm_add_epi32(_mm256_castsi256_si128(odd), _mm256_extracti128_si256(odd, 1));
-    __m256i sums = _mm256_set_m128i(_mm_unpackhi_epi32(sums_even, sums_odd), _mm_unpacklo_epi32(sums_even, sums_odd));
-    __m256i excess = _mm256_cvtepi16_epi32(_mm_loadu_si128((const void *)a->sums32));
-    sums = _mm256_sub_epi32(sums, _mm256_slli_epi32(excess, 7));
-    __m256 d = _mm256_set1_ps(f16_to_float(load_u16(x)) * a->d[0]);
-    return _mm256_mul_ps(_mm256_mul_ps(d, iq4_xs_scales_avx512(x)), _mm256_cvtepi32_ps(sums));
+    char *at = base;
+    struct iq4_xs_scratch s = {.terms = base};
+    s.halves = (int8_t *)(at += ROWS * 8 * n * sizeof(float));
+    s.dx = (float *)(void *)(at += 256 * n);
+    s.stage = (uint8_t *)at + round_up(8 * (n + 1) * sizeof(float), 64);
+    return s;
 }
 
-AVX512 static void iq4_xs_decode_avx512(const struct product *p)
+AVX512_INLINE void iq4_xs_arrange_avx512(const struct superblock_activation *a, size_t n, const struct iq4_xs_scratch *s)
 {
-    size_t n = p->n_cols / 256;
-    float *terms = p->scratch;
-    const struct superblock_activation a = superblock_activation_at(p->x, n);
-    for (size_t row = p->row_begin; row < p->row_end; row += ROWS) {
-        const uint8_t *rows = row_group(p, row, 0, (uint8_t *)(terms + ROWS * 8 * n));
-        for (size_t i = 0; i < ROWS; i++) {
-            const uint8_t *x = rows + i * p->row_bytes;
-            for (size_t b = 0; b < n; b++, x += sizeof(struct block_iq4_xs)) {
-                struct superblock_activation at = superblock_activation_from(&a, b);
-                prefetch_stream(x, sizeof(struct block_iq4_xs));
-                _mm256_storeu_ps(terms + 8 * (i * n + b), iq4_xs_terms_avx512(x, &at));
-            }
+    for (size_t b = 0; b < n; b++) {
+        _mm256_store_ps(s->dx + 8 * b, _mm256_set1_ps(a->d[b]));
+        for (size_t h = 0; h < 2; h++) {
+            const int8_t *plain = a->plain + 256 * b + 128 * h;
+            __m512i first = load512(plain), second = load512(plain + 64);
+            _mm512_store_si512(s->halves + 256 * b + 128 * h, _mm512_shuffle_i32x4(first, second, 0x88));
+            _mm512_store_si512(s->halves + 256 * b + 128 * h + 64, _mm512_shuffle_i32x4(first, second, 0xdd));
         }
-        _mm512_mask_storeu_ps(p->y + row, row_mask(p, row),
-                              add_columns(_mm512_setzero_ps(), terms, 8 * n, 8 * n));
     }
 }
 
-static size_t iq4_xs_decode_scratch_avx512(size_t n_cols, size_t n_tokens)
+/* Values + 128 times activations: a quarter of the sum of group 4 h + j in every dword of lane j of out[h]. */
+AVX512_INLINE void iq4_xs_dots_avx512(const uint8_t *x, const int8_t *halves, __m512i out[2])
 {
-    (void)n_tokens;
-    return n_cols / 32 * ROWS * sizeof(float) + row_group_bytes(n_cols / 256 * sizeof(struct block_iq4_xs), 0);
+    __m512i table = _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)table_iq4_nl));
+    table = _mm512_xor_si512(table, _mm512_set1_epi8(-128));
+    UNROLL
+    for (size_t h = 0; h < 2; h++) {
+        __m512i w = load512(x + 8 + 64 * h);
+        __m512i low = _mm512_shuffle_epi8(table, _mm512_and_si512(w, _mm512_set1_epi8(15)));
+        __m512i high = _mm512_shuffle_epi8(table, high_nibbles(w));
+        out[h] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), low, load512(halves + 128 * h));
+        out[h] = _mm512_dpbusd_epi32(out[h], high, load512(halves + 128 * h + 64));
+    }
 }
+
+/* D * dx * scale of all groups of two super-blocks. */
+AVX512_INLINE __m512 iq4_xs_factors_avx512(__m512i a, __m512i b, const float *dx)
+{
+    const __m512i first = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 16, 16, 16, 16, 16, 16, 16, 16);
+    const __m512i fours = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
+    const __m512i twos = _mm512_setr_epi32(12, 14, 16, 18, 20, 22, 24, 26, 12, 14, 16, 18, 20, 22, 24, 26);
+    __m512i head = _mm512_permutex2var_epi32(a, first, b);
+    __m512i low = _mm512_permutex2var_epi32(a, _mm512_add_epi32(first, _mm512_set1_epi32(1)), b);
+    __m512i scale = _mm512_ternarylogic_epi32(_mm512_srlv_epi32(low, fours), _mm512_srlv_epi32(head, twos),
+                                              _mm512_set1_epi32(15), TERNARY_CHOOSE);
+    scale = _mm512_sub_epi32(_mm512_and_si512(scale, _mm512_set1_epi32(63)), _mm512_set1_epi32(32));
+    __m128i heads = _mm_unpacklo_epi32(_mm512_castsi512_si128(a), _mm512_castsi512_si128(b));
+    __m512 d = _mm512_castps128_ps512(_mm_cvtph_ps(heads)); /* of a, scales, of b, scales */
+    d = _mm512_permutexvar_ps(_mm512_srli_epi32(first, 3), d); /* 0 or 2 */
+    return _mm512_mul_ps(_mm512_mul_ps(d, _mm512_loadu_ps(dx)), _mm512_cvtepi32_ps(scale));
+}
+
+/* The eight addends each of `count` (1 or 2) super-blocks at x; of one, the upper ones are undefined. */
+AVX512_INLINE __m512 iq4_xs_terms_avx512(const uint8_t *x, size_t count, const int16_t *sums32, const int8_t *halves,
+                                         const float *dx)
+{
+    enum { BYTES = sizeof(struct block_iq4_xs) };
+    __m512i z[4], heads[2];
+    UNROLL
+    for (size_t i = 0; i < 2; i++) {
+        size_t at = i < count ? i : 0;
+        heads[i] = _mm512_castsi128_si512(_mm_loadu_si128((const void *)(x + at * BYTES)));
+        if (i < count)
+            prefetch_step(x, i, BYTES);
+        iq4_xs_dots_avx512(x + at * BYTES, halves + 256 * at, z + 2 * i);
+        __asm__ volatile("" ::: "memory"); /* or all requests would come first */
+    }
+    __m256i excess = count == 2 ? _mm256_loadu_si256((const void *)sums32)
+                                : _mm256_castsi128_si256(_mm_loadu_si128((const void *)sums32));
+    __m512i sums = _mm512_sub_epi32(add_lanes(z), _mm512_slli_epi32(_mm512_cvtepi16_epi32(excess), 7));
+    return _mm512_mul_ps(iq4_xs_factors_avx512(heads[0], heads[1], dx), _mm512_cvtepi32_ps(sums));
+}
+
+AVX512_INLINE void iq4_xs_rows_avx512(const struct product *p)
+{
+    size_t n = p->n_cols / 256;
+    const struct iq4_xs_scratch s = iq4_xs_scratch_at(p->scratch, n);
+    const struct superblock_activation a = superblock_activation_at(p->x, n);
+    iq4_xs_arrange_avx512(&a, n, &s);
+    for (size_t row = p->row_begin; row < p->row_end; row += ROWS) {
+        const uint8_t *rows = row_group(p, row, 0, s.stage);
+        for (size_t i = 0; i < ROWS; i++) {
+            const uint8_t *x = rows + i * p->row_bytes;
+            float *terms = s.terms + 8 * i * n;
+            size_t b = 0;
+            for (; b + 2 <= n; b += 2, x += 2 * sizeof(struct block_iq4_xs))
+                _mm512_storeu_ps(terms + 8 * b,
+                                 iq4_xs_terms_avx512(x, 2, a.sums32 + 8 * b, s.halves + 256 * b, s.dx + 8 * b));
+            if (b < n)
+                _mm256_storeu_ps(terms + 8 * b, _mm512_castps512_ps256(iq4_xs_terms_avx512(
+                                                    x, 1, a.sums32 + 8 * b, s.halves + 256 * b, s.dx + 8 * b)));
+        }
+        _mm512_mask_storeu_ps(p->y + row, row_mask(p, row), add_columns(_mm512_setzero_ps(), s.terms, 8 * n, 8 * n));
+    }
+}
+
+DECODE_RUN_AVX512(iq4_xs, iq4_xs_rows_avx512(p),
+                  ROWS * 8 * (n_cols / 256) * sizeof(float) + n_cols + round_up(8 * (n_cols / 256 + 1) * sizeof(float), 64) +
+                      row_group_bytes(n_cols / 256 * sizeof(struct block_iq4_xs), 0))
 
 AVX512_INLINE void iq4_xs_pack_block_avx512(const uint8_t *x, size_t row_bytes, struct superblock_tile *t)
 {

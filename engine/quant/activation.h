@@ -24,6 +24,12 @@ struct act_q8_k {
 };
 _Static_assert(sizeof(struct act_q8_k) == 292, "Q8_K block");
 
+/* Sum of the 32 q of group g. */
+static inline int16_t act_q8_k_sum32(const struct act_q8_k *block, size_t g)
+{
+    return (int16_t)(block->sums[2 * g] + block->sums[2 * g + 1]);
+}
+
 /* Tokens one after the other, each its canonical blocks: the layout of every scalar kernel. One row per encoding. */
 extern const struct activation_layout layout_canonical[ACT_COUNT];
 

@@ -182,7 +182,7 @@ AVX512_INLINE __m512 add_columns(__m512 s, const float *terms, size_t stride, si
 }
 
 /* The decode kernel of a format from a call with the product p and the scratch it needs for n_cols columns. */
-#define DECODE_RUN_AVX512(name, call, bytes)                                    \
+#define DECODE_RUN_AVX512(name, call, bytes)                                        \
     AVX512 static void name##_decode_avx512(const struct product *p)                \
     {                                                                               \
         call;                                                                       \

@@ -121,15 +121,27 @@ AVX512_INLINE __m512i iq4_xs_pair_avx512(const uint8_t *p)
     return _mm512_shuffle_epi8(_mm512_xor_si512(table, _mm512_set1_epi8(-128)), w);
 }
 
-/* The eight scales of a super-block. */
-AVX512_INLINE __m256 iq4_xs_scales_avx512(const uint8_t *x)
+/* Dword k of the heads of two super-blocks, each for eight lanes. */
+AVX512_INLINE __m512i iq4_xs_dword_avx512(__m512i a, __m512i b, int k)
 {
-    const __m256i step = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    __m256i low = _mm256_srlv_epi32(_mm256_set1_epi32((int)load_u32(x + 4)), _mm256_slli_epi32(step, 2));
-    __m256i high = _mm256_srlv_epi32(_mm256_set1_epi32(load_u16(x + 2)), _mm256_slli_epi32(step, 1));
-    low = _mm256_and_si256(low, _mm256_set1_epi32(15));
-    high = _mm256_slli_epi32(_mm256_and_si256(high, _mm256_set1_epi32(3)), 4);
-    return _mm256_cvtepi32_ps(_mm256_sub_epi32(_mm256_add_epi32(low, high), _mm256_set1_epi32(32)));
+    const __m512i first = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 16, 16, 16, 16, 16, 16, 16, 16);
+    return _mm512_permutex2var_epi32(a, _mm512_add_epi32(first, _mm512_set1_epi32(k)), b);
+}
+
+AVX512_INLINE __m512i iq4_xs_head_avx512(const uint8_t *x)
+{
+    return _mm512_castsi128_si512(_mm_loadu_si128((const void *)x));
+}
+
+/* The eight scales each of two super-blocks, of their heads. */
+AVX512_INLINE __m512 iq4_xs_scales_avx512(__m512i a, __m512i b)
+{
+    const __m512i fours = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
+    const __m512i twos = _mm512_setr_epi32(12, 14, 16, 18, 20, 22, 24, 26, 12, 14, 16, 18, 20, 22, 24, 26);
+    __m512i low = _mm512_srlv_epi32(iq4_xs_dword_avx512(a, b, 1), fours);
+    __m512i high = _mm512_srlv_epi32(iq4_xs_dword_avx512(a, b, 0), twos); /* behind D, moved up by four bits */
+    __m512i scale = _mm512_ternarylogic_epi32(low, high, _mm512_set1_epi32(15), TERNARY_CHOOSE);
+    return _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_and_si512(scale, _mm512_set1_epi32(63)), _mm512_set1_epi32(32)));
 }
 
 /* n super-blocks a row. */
@@ -181,18 +193,11 @@ AVX512_INLINE void iq4_xs_dots_avx512(const uint8_t *x, const int8_t *halves, __
 /* D * dx * scale of all groups of two super-blocks. */
 AVX512_INLINE __m512 iq4_xs_factors_avx512(__m512i a, __m512i b, const float *dx)
 {
-    const __m512i first = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 16, 16, 16, 16, 16, 16, 16, 16);
-    const __m512i fours = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
-    const __m512i twos = _mm512_setr_epi32(12, 14, 16, 18, 20, 22, 24, 26, 12, 14, 16, 18, 20, 22, 24, 26);
-    __m512i head = _mm512_permutex2var_epi32(a, first, b);
-    __m512i low = _mm512_permutex2var_epi32(a, _mm512_add_epi32(first, _mm512_set1_epi32(1)), b);
-    __m512i scale = _mm512_ternarylogic_epi32(_mm512_srlv_epi32(low, fours), _mm512_srlv_epi32(head, twos),
-                                              _mm512_set1_epi32(15), TERNARY_CHOOSE);
-    scale = _mm512_sub_epi32(_mm512_and_si512(scale, _mm512_set1_epi32(63)), _mm512_set1_epi32(32));
+    const __m512i in_place = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 2, 2, 2, 2, 2, 2);
     __m128i heads = _mm_unpacklo_epi32(_mm512_castsi512_si128(a), _mm512_castsi512_si128(b));
     __m512 d = _mm512_castps128_ps512(_mm_cvtph_ps(heads)); /* of a, scales, of b, scales */
-    d = _mm512_permutexvar_ps(_mm512_srli_epi32(first, 3), d); /* 0 or 2 */
-    return _mm512_mul_ps(_mm512_mul_ps(d, _mm512_loadu_ps(dx)), _mm512_cvtepi32_ps(scale));
+    d = _mm512_mul_ps(_mm512_permutexvar_ps(in_place, d), _mm512_loadu_ps(dx));
+    return _mm512_mul_ps(d, iq4_xs_scales_avx512(a, b));
 }
 
 /* The eight addends each of `count` (1 or 2) super-blocks at x; of one, the upper ones are undefined. */
@@ -204,7 +209,7 @@ AVX512_INLINE __m512 iq4_xs_terms_avx512(const uint8_t *x, size_t count, const i
     UNROLL
     for (size_t i = 0; i < 2; i++) {
         size_t at = i < count ? i : 0;
-        heads[i] = _mm512_castsi128_si512(_mm_loadu_si128((const void *)(x + at * BYTES)));
+        heads[i] = iq4_xs_head_avx512(x + at * BYTES);
         if (i < count)
             prefetch_step(x, i, BYTES);
         iq4_xs_dots_avx512(x + at * BYTES, halves + 256 * at, z + 2 * i);
@@ -246,14 +251,17 @@ DECODE_RUN_AVX512(iq4_xs, iq4_xs_rows_avx512(p),
 AVX512_INLINE void iq4_xs_pack_block_avx512(const uint8_t *x, size_t row_bytes, struct superblock_tile *t)
 {
     struct lane_rows rows[8];
-    for (size_t i = 0; i < ROWS; i++) {
-        const uint8_t *b = x + i * row_bytes;
-        float scales[8];
-        _mm256_storeu_ps(scales, iq4_xs_scales_avx512(b));
-        for (size_t j = 0; j < 8; j++)
-            t->c[j][i] = scales[j];
+    for (size_t i = 0; i < ROWS; i++)
         for (size_t k = 0; k < 4; k++)
-            lane_rows_store(rows + 2 * k, i, by_lanes(iq4_xs_pair_avx512(b + 8 + 32 * k)));
+            lane_rows_store(rows + 2 * k, i, by_lanes(iq4_xs_pair_avx512(x + i * row_bytes + 8 + 32 * k)));
+    for (size_t i = 0; i < ROWS; i += 2) {
+        const uint8_t *b = x + i * row_bytes;
+        float scales[2][8] ALIGNED;
+        _mm512_store_ps(scales[0], iq4_xs_scales_avx512(iq4_xs_head_avx512(b), iq4_xs_head_avx512(b + row_bytes)));
+        for (size_t j = 0; j < 8; j++) {
+            t->c[j][i] = scales[0][j];
+            t->c[j][i + 1] = scales[1][j];
+        }
     }
     tile_weights(rows, t);
     _mm512_store_ps(t->d, halves_strided(x, row_bytes));

@@ -4,12 +4,6 @@
 #if defined(__x86_64__)
 #include "engine/quant/encode_avx2.h"
 
-static void sums_of_32(const struct act_q8_k *block, int16_t out[8])
-{
-    for (size_t g = 0; g < 8; g++)
-        out[g] = (int16_t)(block->sums[2 * g] + block->sums[2 * g + 1]);
-}
-
 /* ---- one token ---- */
 
 static size_t decode_bytes(size_t n_cols, size_t n_tokens)
@@ -31,9 +25,9 @@ AVX2 static void decode_encode(const float *x, size_t x_stride, size_t n_cols, s
             __m256i q = avx2_by_lanes(avx2_load(block.q + 32 * g));
             _mm256_store_si256((void *)a[b].q[g], q);
             _mm256_store_si256((void *)a[b].pairs[g], _mm256_maddubs_epi16(_mm256_set1_epi8(1), q));
+            a[b].sums32[g] = act_q8_k_sum32(&block, g);
         }
         memcpy(a[b].sums, block.sums, sizeof block.sums);
-        sums_of_32(&block, a[b].sums32);
         a[b].d = block.d;
     }
 }
@@ -54,11 +48,12 @@ AVX2 static void panel_block(const struct act_q8_k *block, size_t token, struct 
         for (size_t i = 0; i < 2; i++)
             q[i] = _mm256_xor_si256(avx2_by_lanes(avx2_load(block->q + 32 * (g + i))), _mm256_set1_epi8(-128));
         avx2_pair_groups(q);
-        for (size_t i = 0; i < 2; i++)
+        for (size_t i = 0; i < 2; i++) {
             _mm256_store_si256((void *)panel->q[g + i][token], q[i]);
+            panel->sums32[token][g + i] = act_q8_k_sum32(block, g + i);
+        }
     }
     memcpy(panel->sums[token], block->sums, sizeof block->sums);
-    sums_of_32(block, panel->sums32[token]);
     panel->d[token] = block->d;
 }
 

@@ -320,52 +320,29 @@ AVX2_INLINE __m256i avx2_aligned(const void *p)
     return _mm256_load_si256(p);
 }
 
-/* acc[i][t] + half g of pairs of rows row, row + 1 with 4 tokens. */
-AVX2_INLINE void superblock_half_avx2(const struct superblock_avx2_tile *tile, const struct superblock_avx2_panel *a,
-                                      size_t row, size_t g, __m256i acc[2][AVX2_TOKENS])
-{
-    __m256i w0 = avx2_aligned(tile->w[row][g]), s0 = avx2_broadcast32(&tile->scale[row][g]);
-    __m256i w1 = avx2_aligned(tile->w[row + 1][g]), s1 = avx2_broadcast32(&tile->scale[row + 1][g]);
-    UNROLL
-    for (size_t t = 0; t < AVX2_TOKENS; t++) {
-        __m256i x = avx2_aligned(a->q[g][t]);
-        acc[0][t] = _mm256_add_epi32(acc[0][t], _mm256_madd_epi16(_mm256_maddubs_epi16(x, w0), s0));
-        acc[1][t] = _mm256_add_epi32(acc[1][t], _mm256_madd_epi16(_mm256_maddubs_epi16(x, w1), s1));
-    }
-}
-
-/* The same for both halves of the pair at g, of which a scale covers the whole groups. */
-AVX2_INLINE void superblock_pair_avx2(const struct superblock_avx2_tile *tile, const struct superblock_avx2_panel *a,
-                                      size_t row, size_t g, __m256i acc[2][AVX2_TOKENS])
-{
-    UNROLL
-    for (size_t i = 0; i < 2; i++) {
-        __m256i w0 = avx2_aligned(tile->w[row + i][g]), w1 = avx2_aligned(tile->w[row + i][g + 1]);
-        __m256i s = avx2_broadcast32(&tile->scale[row + i][g]);
-        UNROLL
-        for (size_t t = 0; t < AVX2_TOKENS; t++) {
-            __m256i words = _mm256_add_epi16(_mm256_maddubs_epi16(avx2_aligned(a->q[g][t]), w0),
-                                             _mm256_maddubs_epi16(avx2_aligned(a->q[g + 1][t]), w1));
-            acc[i][t] = _mm256_add_epi32(acc[i][t], _mm256_madd_epi16(words, s));
-        }
-    }
-}
-
 /* acc[i][t]: lane sums of rows row, row + 1 with 4 tokens. */
 AVX2_INLINE void superblock_two_rows_avx2(const struct superblock_avx2_tile *tile, const struct superblock_avx2_panel *a,
                                           enum superblock_rule rule, size_t row, __m256i acc[2][AVX2_TOKENS])
 {
+    const size_t step = superblock_scales_groups(rule) ? 2 : 1; /* halves with one scale */
     UNROLL
     for (size_t t = 0; t < AVX2_TOKENS; t++) {
         acc[0][t] = avx2_aligned(tile->start[row]);
         acc[1][t] = avx2_aligned(tile->start[row + 1]);
     }
-    if (superblock_scales_groups(rule))
-        for (size_t g = 0; g < 8; g += 2)
-            superblock_pair_avx2(tile, a, row, g, acc);
-    else
-        for (size_t g = 0; g < 8; g++)
-            superblock_half_avx2(tile, a, row, g, acc);
+    for (size_t g = 0; g < 8; g += step)
+        UNROLL
+        for (size_t i = 0; i < 2; i++) {
+            __m256i w = avx2_aligned(tile->w[row + i][g]), next = avx2_aligned(tile->w[row + i][g + step - 1]);
+            __m256i s = avx2_broadcast32(&tile->scale[row + i][g]);
+            UNROLL
+            for (size_t t = 0; t < AVX2_TOKENS; t++) {
+                __m256i words = _mm256_maddubs_epi16(avx2_aligned(a->q[g][t]), w);
+                if (step == 2)
+                    words = _mm256_add_epi16(words, _mm256_maddubs_epi16(avx2_aligned(a->q[g + 1][t]), next));
+                acc[i][t] = _mm256_add_epi32(acc[i][t], _mm256_madd_epi16(words, s));
+            }
+        }
 }
 
 /* Minima times sums for 8 rows and one token. */

@@ -68,7 +68,7 @@ AVX512 static void decode_encode(const float *x, size_t x_stride, size_t n_cols,
         place_sums8(&q, sums8 + 32 * b);
         memcpy(sums16 + 16 * b, q.sums, sizeof q.sums);
         for (size_t j = 0; j < 8; j++)
-            sums32[8 * b + j] = (int16_t)(q.sums[2 * j] + q.sums[2 * j + 1]);
+            sums32[8 * b + j] = act_q8_k_sum32(&q, j);
         d[b] = q.d;
     }
 }
@@ -134,7 +134,7 @@ AVX512_INLINE void place_sums(const struct act_q8_k *q, size_t token, struct sup
     s8->d[token] = u8->d[token] = q->d;
     for (size_t j = 0; j < 8; j++) {
         memcpy(s8->sums16[j][token], q->sums + 2 * j, 4);
-        s8->sums32[j / 2][token][j % 2] = (int16_t)(q->sums[2 * j] + q->sums[2 * j + 1]);
+        s8->sums32[j / 2][token][j % 2] = act_q8_k_sum32(q, j);
     }
 }
 

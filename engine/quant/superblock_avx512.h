@@ -623,8 +623,8 @@ AVX512_INLINE void superblock_pack(const uint8_t *rows, size_t row_bytes, size_t
 
 /* Behind NAME_lanes_avx512: its decode kernel by the eight-lane rule. */
 #define SUPERBLOCK_LANES_AVX512(name, block_bytes)                                                      \
-    DECODE_RUN_AVX512(name, superblock_decode_lanes(p, block_bytes, name##_lanes_avx512),           \
-                          superblock_scratch_bytes(n_cols / 256, block_bytes))
+    DECODE_RUN_AVX512(name, superblock_decode_lanes(p, block_bytes, name##_lanes_avx512),               \
+                      superblock_scratch_bytes(n_cols / 256, block_bytes))
 
 #define SUPERBLOCK_DECODE_AVX512(name)                 \
     [TIER_AVX512] = {                                  \

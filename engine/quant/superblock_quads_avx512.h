@@ -192,8 +192,8 @@ AVX512_INLINE void quads_decode(const struct product *p, size_t block_bytes, qua
 
 /* Behind NAME_quads_avx512: its decode kernel. */
 #define QUADS_AVX512(name, block_bytes)                                         \
-    DECODE_RUN_AVX512(name, quads_decode(p, block_bytes, name##_quads_avx512), \
-                          quads_scratch_bytes(n_cols / 256, block_bytes))
+    DECODE_RUN_AVX512(name, quads_decode(p, block_bytes, name##_quads_avx512),  \
+                      quads_scratch_bytes(n_cols / 256, block_bytes))
 
 #endif
 #endif

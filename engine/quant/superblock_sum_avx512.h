@@ -176,9 +176,9 @@ AVX512_INLINE void superblock_signed_bytes(const struct superblock_signed *w, st
 }
 
 /* In a format's file, behind NAME_parts_avx512: its decode kernel. */
-#define SUPERBLOCK_SUMS_AVX512(name, block_bytes, has_min, inner, factor)                                              \
-    DECODE_RUN_AVX512(name, superblock_decode_sums(p, block_bytes, has_min, inner, factor, name##_parts_avx512), \
-                          superblock_sum_scratch(n_cols, block_bytes))
+#define SUPERBLOCK_SUMS_AVX512(name, block_bytes, has_min, inner, factor)                                           \
+    DECODE_RUN_AVX512(name, superblock_decode_sums(p, block_bytes, has_min, inner, factor, name##_parts_avx512),    \
+                      superblock_sum_scratch(n_cols, block_bytes))
 
 /* Behind NAME_bytes_avx512: its kernel for many tokens. */
 #define SUPERBLOCK_BYTES_AVX512(name, bytes, inner, factor)                                                         \

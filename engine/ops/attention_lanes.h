@@ -125,12 +125,12 @@ enum { DECODE_KEYS = ATTENTION_ROW_STEP * ATTENTION_KEYS / ATTENTION_GROUP };
 
 /* The cache is read once and in order, so every line is requested early into the second-level cache and late into the
  * first. A prefetch cannot fault. */
-enum { KV_AHEAD_L2 = 16384, KV_AHEAD_L1 = 2048 }; /* bytes */
+enum { KV_AHEAD_L2 = 16384, KV_AHEAD_L1 = 2048, K_AHEAD_L1 = 6144 }; /* bytes */
 
-INLINE void kv_prefetch(const uint16_t *at)
+INLINE void kv_prefetch(const char *at, size_t ahead_l1)
 {
-    __builtin_prefetch((const char *)at + KV_AHEAD_L2, 0, 2);
-    __builtin_prefetch((const char *)at + KV_AHEAD_L1, 0, 3);
+    __builtin_prefetch(at + KV_AHEAD_L2, 0, 2);
+    __builtin_prefetch(at + ahead_l1, 0, 3);
 }
 
 /* One dimension's part of decode_scores_step. */
@@ -144,7 +144,8 @@ INLINE void add_scores(const uint16_t *const *k, size_t d, const double *q, f64v
     }
 }
 
-/* Scores of `vectors` vectors of keys for `group` heads; q is [head size][group]. */
+/* Scores of `vectors` vectors of keys for `group` heads; q is [head size][group]. The blocks of these keys lie behind each
+ * other and are read side by side, but requested in the order of their lines: that is the stream the hardware recognizes. */
 INLINE void decode_scores_step(const struct attention_tile *t, size_t key, float scale, const int vectors,
                                const int group)
 {
@@ -155,10 +156,11 @@ INLINE void decode_scores_step(const struct attention_tile *t, size_t key, float
     UNROLL for (int i = 0; i < vectors * group; i++)
         sums[i] = (f64v){0};
     const double *q = t->q;
+    const char *line = (const char *)k[0];
     size_t n = t->a->kv->config.head_size, d = 0;
     for (; d + 2 <= n; d += 2, q += 2 * group) { /* a line of each block */
-        UNROLL for (int i = 0; i < vectors; i += KV_BLOCK / DOUBLES)
-            kv_prefetch(k[i] + d * KV_BLOCK);
+        UNROLL for (int i = 0; i < vectors; i += KV_BLOCK / DOUBLES, line += 64)
+            kv_prefetch(line, K_AHEAD_L1);
         add_scores(k, d, q, sums, vectors, group);
         add_scores(k, d + 1, q + group, sums, vectors, group);
     }
@@ -195,7 +197,7 @@ INLINE void decode_values_step(const struct attention_tile *t, size_t key, size_
         UNROLL for (int i = 0; i < vectors; i++) {
             const uint16_t *at = v[i / PLANE_VECTORS];
             if (i % PLANE_VECTORS == 0)
-                kv_prefetch(at);
+                kv_prefetch((const char *)at, KV_AHEAD_L1);
             f64v x = lanes_load_f16(at + (size_t)(i % PLANE_VECTORS) * DOUBLES);
             UNROLL for (int g = 0; g < group; g++)
                 sums[g * vectors + i] = lanes_fma(x, lanes_set_double(p[g * DECODE_KEYS]), sums[g * vectors + i]);

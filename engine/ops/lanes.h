@@ -81,13 +81,6 @@ INLINE void lanes_store_doubles(double *p, f64v v)
     memcpy(p, &v, sizeof v);
 }
 
-INLINE f64v lanes_widen(const float *p)
-{
-    f32h v;
-    memcpy(&v, p, sizeof v);
-    return __builtin_convertvector(v, f64v);
-}
-
 INLINE void lanes_store_narrow(float *p, f64v v)
 {
     f32h h = __builtin_convertvector(v, f32h);
@@ -199,6 +192,12 @@ INLINE f64v lanes_fma(f64v a, f64v b, f64v sum)
     return (f64v)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)sum);
 }
 
+/* Written out, because gcc converts a vector of eight in two halves. */
+INLINE f64v lanes_widen(const float *p)
+{
+    return (f64v)_mm512_cvtps_pd(_mm256_loadu_ps(p));
+}
+
 INLINE f64v lanes_load_f16(const uint16_t *p)
 {
     return (f64v)_mm512_cvtps_pd(_mm256_cvtph_ps(_mm_loadu_si128((const void *)p)));
@@ -230,6 +229,11 @@ INLINE f64v lanes_fma(f64v a, f64v b, f64v sum)
     return (f64v)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)sum);
 }
 
+INLINE f64v lanes_widen(const float *p)
+{
+    return (f64v)_mm256_cvtps_pd(_mm_loadu_ps(p));
+}
+
 INLINE f64v lanes_load_f16(const uint16_t *p)
 {
     return (f64v)_mm256_cvtps_pd(_mm_cvtph_ps(_mm_loadl_epi64((const void *)p)));
@@ -258,6 +262,11 @@ INLINE void lanes_store_f16(uint16_t *p, f32v v)
 INLINE f64v lanes_fma(f64v a, f64v b, f64v sum)
 {
     return (f64v)vfmaq_f64((float64x2_t)sum, (float64x2_t)a, (float64x2_t)b);
+}
+
+INLINE f64v lanes_widen(const float *p)
+{
+    return (f64v)vcvt_f64_f32(vld1_f32(p));
 }
 
 INLINE f64v lanes_load_f16(const uint16_t *p)

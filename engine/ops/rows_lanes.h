@@ -185,6 +185,15 @@ typedef float f32x4 __attribute__((vector_size(16)));
 typedef float f32x8 __attribute__((vector_size(32)));
 typedef double f64x8 __attribute__((vector_size(64)));
 
+INLINE void add_widened(f64x8 *sums, f32x8 v)
+{
+#if defined(TIER_IS_AVX512)
+    *sums += (f64x8)_mm512_cvtps_pd((__m256)v); /* gcc would convert two halves */
+#else
+    *sums += __builtin_convertvector(v, f64x8);
+#endif
+}
+
 /* Four squares of each of two rows. */
 INLINE f32x8 squares(const float *x, size_t stride)
 {
@@ -204,10 +213,10 @@ INLINE void add_squares(f64x8 *sums, const float *x, size_t stride)
     f32x8 ab2 = __builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15);
     f32x8 cd = __builtin_shufflevector(c, d, 0, 8, 1, 9, 4, 12, 5, 13);
     f32x8 cd2 = __builtin_shufflevector(c, d, 2, 10, 3, 11, 6, 14, 7, 15);
-    *sums += __builtin_convertvector(__builtin_shufflevector(ab, cd, 0, 1, 8, 9, 4, 5, 12, 13), f64x8);
-    *sums += __builtin_convertvector(__builtin_shufflevector(ab, cd, 2, 3, 10, 11, 6, 7, 14, 15), f64x8);
-    *sums += __builtin_convertvector(__builtin_shufflevector(ab2, cd2, 0, 1, 8, 9, 4, 5, 12, 13), f64x8);
-    *sums += __builtin_convertvector(__builtin_shufflevector(ab2, cd2, 2, 3, 10, 11, 6, 7, 14, 15), f64x8);
+    add_widened(sums, __builtin_shufflevector(ab, cd, 0, 1, 8, 9, 4, 5, 12, 13));
+    add_widened(sums, __builtin_shufflevector(ab, cd, 2, 3, 10, 11, 6, 7, 14, 15));
+    add_widened(sums, __builtin_shufflevector(ab2, cd2, 0, 1, 8, 9, 4, 5, 12, 13));
+    add_widened(sums, __builtin_shufflevector(ab2, cd2, 2, 3, 10, 11, 6, 7, 14, 15));
 }
 
 /* Sums of squares of up to NORM_ROWS rows. */

@@ -5,7 +5,7 @@ ARM64_QEMU ?= qemu-aarch64 -cpu max -L /usr/aarch64-linux-gnu
 ARM64_PACKAGES := gcc make gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
 ARM64_CFLAGS := -std=c11 -D_GNU_SOURCE -DGGUFD_VERSION='"$(VERSION)"' -Itests/arm64 -I. -pthread -g -O2 -ffp-contract=off \
                 -fno-math-errno -fno-strict-aliasing -MMD -MP $(WARNINGS)
-ARM64_SUITES := base quant adding_a_format quant_kernels ops_math ops_elementwise ops_rope ops_attention kv matmul models
+ARM64_SUITES := base quant adding_a_format quant_kernels ops_math ops_elementwise ops_rope ops_attention kv matmul help models
 ARM64_SUPPORT := encode evaluate example_format gguf_builder gguf_image model_cases suite_files tiny_model
 ARM64_SOURCES := $(wildcard engine/*.c engine/*/*.c) $(ARM64_SUPPORT:%=tests/support/%.c) tests/arm64/suite.c
 ARM64_PROGRAMS := $(ARM64_SUITES:%=$(ARM64)/tests/unit/test_%)
@@ -17,6 +17,8 @@ $(ARM64)/%.o: %.c
 
 $(ARM64)/tests/unit/test_%: $(ARM64)/tests/unit/test_%.o $(ARM64_SOURCES:%.c=$(ARM64)/%.o)
 	@$(ARM64_CC) -pthread -static -o $@ $^ -lm
+
+-include $(shell find $(ARM64) -name '*.d' 2>/dev/null)
 
 .PHONY: test-arm
 test-arm:

@@ -95,7 +95,7 @@ $(BUILD)/bench/%: $(BUILD)/bench/%.o $(call object,$(SUPPORT_SOURCES)) $(BUILD)/
 test-build: $(SUITES) $(TOOLS) $(if $(wildcard daemon/main.c),$(BUILD)/ggufd)
 
 ## make test-tsan                    the HTTP suites and those with threads under ThreadSanitizer: a report is a failure
-TSAN_SUITES := $(wildcard tests/http/test_*.c) $(patsubst %,tests/unit/test_%.c,pool claim session models jobs metrics log)
+TSAN_SUITES := $(wildcard tests/http/test_*.c) $(patsubst %,tests/unit/test_%.c,pool claim help session models jobs metrics log)
 TSAN_SUITES := $(filter $(SUITE_SOURCES),$(TSAN_SUITES))
 .PHONY: test-tsan
 test-tsan: deps

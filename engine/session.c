@@ -52,6 +52,7 @@ enum status session_new(struct engine *e, struct session **out, struct error *er
     s->run = (struct run){.graph = &e->graph, .pool = s->pool, .kv = &s->kv, .arena = s->arena, .steps = &s->steps,
                           .abandoned = &s->abandoned};
     s->run.claims = (struct claims){(void *)(s->arena + e->graph.claims_offset), e->info.threads};
+    s->run.help = help_init(s->arena + e->graph.help_offset, e->info.threads);
     s->run.generation = 1;
     memset(s->run.claims.words, 0, claims_bytes(e->info.threads));
     *out = s;

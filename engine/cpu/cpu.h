@@ -49,4 +49,14 @@ void cpu_cores_find(struct cpu_cores *cores);
 /* Model name of the processor, for reports; "unknown" where the system does not tell. */
 void cpu_model_name(char *out, size_t size);
 
+/* Between two looks at a word that another thread will change: leaves the core to the other thread on it. */
+static inline void cpu_pause(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb");
+#endif
+}
+
 #endif

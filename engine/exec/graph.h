@@ -119,7 +119,7 @@ struct graph {
     size_t batch;
     unsigned n_workers;
     struct kv_config kv;
-    size_t buffers_bytes, claims_offset, arena_bytes;
+    size_t buffers_bytes, claims_offset, help_offset, arena_bytes;
     size_t worker_bytes, chunk_bytes; /* scratch of one worker; the part between products and their epilogues */
     struct error fault;               /* first fault of the builder */
     struct node sink;                 /* where the builder writes once it found no memory */

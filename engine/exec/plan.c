@@ -4,6 +4,7 @@
 
 #include "engine/exec/experts.h"
 #include "engine/exec/graph.h"
+#include "engine/exec/help.h"
 #include "engine/exec/run.h"
 #include "engine/ops/attention.h"
 
@@ -229,7 +230,8 @@ enum status graph_plan(struct graph *g, size_t batch, size_t context, unsigned n
     g->chunk_bytes = align_up(run_chunk_bytes(g));
     g->worker_bytes = plan_worker(g);
     g->claims_offset = g->buffers_bytes + g->worker_bytes * n_workers;
-    g->arena_bytes = g->claims_offset + claims_bytes(n_workers);
+    g->help_offset = g->claims_offset + claims_bytes(n_workers);
+    g->arena_bytes = g->help_offset + help_bytes(n_workers);
     return graph_check_plan(g, err);
 }
 

@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "engine/cpu/cpu.h"
+
 enum {
     SPIN_NS = 50000,    /* longest spin of one wait: some wake-ups' worth */
     SPIN_BATCH = 32,    /* pauses between looks at the clock */
@@ -44,15 +46,6 @@ struct pool {
 
 static _Thread_local struct worker *self;
 
-static void pause_cpu(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("isb");
-#endif
-}
-
 static uint64_t now_ns(void)
 {
     struct timespec t;
@@ -73,7 +66,7 @@ static bool word_spin(struct word *w, uint32_t old)
         for (int i = 0; i < SPIN_BATCH; i++) {
             if (atomic_load_explicit(&w->value, memory_order_acquire) != old)
                 return true;
-            pause_cpu();
+            cpu_pause();
         }
         if (!end)
             end = now_ns() + SPIN_NS;

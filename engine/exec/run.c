@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "engine/cpu/cpu.h"
 #include "engine/exec/run_node.h"
 #include "engine/ops/attention.h"
 #include "engine/ops/elementwise.h"
@@ -182,8 +183,11 @@ static void node_attention(const struct worker *worker, const struct node *node)
 {
     const struct run *run = worker->run;
     struct attention a = node_queries(run, node);
+    struct help_giver giver = {&run->help, worker->index};
+    struct attention_help help = {help_wanted, help_give, help_take_back, &giver};
     if (a.n_tokens == 0)
         return;
+    a.help = worker->count > 1 ? &help : NULL;
     struct claim claim;
     size_t n_items = attention_items(&a, worker->count);
     size_t step = (n_items + CLAIM_UNITS_MAX - 1) / CLAIM_UNITS_MAX, n_units = (n_items + step - 1) / step;
@@ -260,16 +264,61 @@ static void ahead_seek(const struct worker *worker, struct ahead *ahead, const s
     *ahead = (struct ahead){next, s.at, s.bytes ? s.at + (s.bytes < AHEAD_BYTES ? s.bytes : AHEAD_BYTES) : s.at};
 }
 
-/* A pool_idle_function: a few lines more. */
-static bool ahead_fetch(void *context)
+/* A few lines more. */
+static bool ahead_fetch(struct ahead *ahead)
 {
-    struct ahead *ahead = context;
     if (ahead->at >= ahead->end)
         return false;
     for (size_t i = 0; i < AHEAD_STEP; i += 64)
         __builtin_prefetch(ahead->at + i, 0, 2);
     ahead->at += AHEAD_STEP;
     return true;
+}
+
+/* ---- waiting ---- */
+
+/* Behind attention a worker looks so often for pieces of the others' work before it goes to sleep. */
+enum { LOOKS = 4096 };
+
+struct waiting {
+    const struct worker *worker;
+    struct ahead ahead;
+    bool may_help;
+    unsigned looks; /* left; the worker counts as idle meanwhile */
+};
+
+static void waiting_end(struct waiting *w)
+{
+    if (w->looks)
+        help_idle(&w->worker->run->help, false);
+    w->looks = 0;
+    w->may_help = false;
+}
+
+static bool help_others(struct waiting *w)
+{
+    const struct run *run = w->worker->run;
+    if (w->may_help && !w->looks) {
+        w->looks = LOOKS;
+        help_idle(&run->help, true);
+    }
+    if (!w->looks || help_one(&run->help, w->worker->index, run->graph->tier, w->worker->scratch))
+        return w->looks != 0;
+    if (w->looks == 1)
+        waiting_end(w);
+    else
+        w->looks--;
+    return true;
+}
+
+/* A pool_idle_function. */
+static bool wait_usefully(void *context)
+{
+    struct waiting *w = context;
+    bool helps = help_others(w), fetches = ahead_fetch(&w->ahead);
+    if (helps && !fetches)
+        cpu_pause();
+    return helps || fetches;
 }
 
 /* ---- the walk ---- */
@@ -288,7 +337,8 @@ static void run_worker(void *context, unsigned index, unsigned count)
     struct worker worker = {.run = run, .index = index, .count = count};
     worker.scratch = run->arena + g->buffers_bytes + index * g->worker_bytes;
     worker.chunk = (float *)(void *)(worker.scratch + g->worker_bytes - g->chunk_bytes);
-    struct ahead ahead = {0};
+    struct waiting waiting = {.worker = &worker};
+    const struct node *before = NULL;
     unsigned barrier = 0;
     for (size_t i = run->node_begin; i < run->node_end; i++) {
         const struct node *node = &g->nodes[i];
@@ -297,8 +347,10 @@ static void run_worker(void *context, unsigned index, unsigned count)
         if (node->barrier) {
             if (index == 0)
                 run->stop[barrier & 1] = run->cancel && atomic_load_explicit(run->cancel, memory_order_relaxed);
-            ahead_seek(&worker, &ahead, node);
-            pool_barrier(run->pool, ahead_fetch, &ahead);
+            ahead_seek(&worker, &waiting.ahead, node);
+            waiting.may_help = before && before->kind == NODE_ATTENTION && count > 1;
+            pool_barrier(run->pool, wait_usefully, &waiting);
+            waiting_end(&waiting);
             if (run->stop[barrier++ & 1]) {
                 if (index == 0)
                     run->cancelled = true;
@@ -306,6 +358,7 @@ static void run_worker(void *context, unsigned index, unsigned count)
             }
         }
         node_functions[node->kind](&worker, node);
+        before = node;
         if (index == 0)
             atomic_fetch_add_explicit(run->steps, 1, memory_order_relaxed);
     }

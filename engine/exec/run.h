@@ -6,6 +6,7 @@
 
 #include "engine/exec/claim.h"
 #include "engine/exec/graph.h"
+#include "engine/exec/help.h"
 #include "engine/exec/pool.h"
 
 struct run {
@@ -16,6 +17,7 @@ struct run {
     atomic_ullong *steps;       /* counts finished nodes */
     const atomic_bool *cancel;  /* may be NULL */
     struct claims claims;       /* in the arena, at graph->claims_offset */
+    struct help help;           /* likewise, at graph->help_offset */
     uint64_t generation;        /* of node 0 in this run; grows by n_nodes a run, never 0 */
     atomic_bool *abandoned;     /* set by a worker that saw `cancel` within a node and left units undone */
     bool stop[2];               /* agreed at barriers in turn: see run.c */

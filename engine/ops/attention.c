@@ -185,8 +185,6 @@ void attention_rows(enum cpu_tier tier, const struct attention *a, size_t head_b
     }
 }
 
-/* Items are (tile of tokens, part of a group of heads); with a multiple of n_workers parts in all, every worker keeps
- * its heads and has the same work; otherwise the remainder goes round. */
 /* Query rows are cut into tiles whose scores fit the scratch; an item is one tile's rows of one KV head's query heads, or
  * of a part of them where there are fewer items than workers. */
 struct cut {
@@ -226,6 +224,15 @@ void attention_item(enum cpu_tier tier, const struct attention *a, unsigned n_wo
     size_t tile = item / cut.n_parts / n_heads, kv_head = item / cut.n_parts % n_heads, h = item % cut.n_parts * cut.part;
     attention_rows(tier, a, kv_head * group + h, kv_head * group + min_size(h + cut.part, group), tile * cut.n_tokens,
                    min_size((tile + 1) * cut.n_tokens, a->n_tokens), scratch);
+}
+
+void attention_piece_run(enum cpu_tier tier, const struct attention_piece *piece, void *scratch)
+{
+    const struct attention *a = piece->tile->a;
+    const struct kv_config *c = &a->kv->config;
+    struct attention_tile own;
+    lay_out(&own, c, rows_bound(c, a->n_heads, a->n_tokens), scratch);
+    tier_find(tier)->piece(piece, own.p);
 }
 
 /* ---- storing ---- */

@@ -212,19 +212,20 @@ INLINE void decode_values_step(const struct attention_tile *t, size_t key, size_
 
 /* Instances for a number of heads: enough accumulators to hide latency, few enough for the registers. */
 #define DECODE_INSTANCE(group, k_vectors, v_vectors)                                                            \
-    TARGET static void decode_scores_##group(const struct attention_tile *t, size_t n_keys, float scale)        \
+    TARGET static void decode_scores_##group(const struct attention_tile *t, size_t key, size_t end, float scale) \
     {                                                                                                           \
-        for (size_t key = 0; key < n_keys; key += k_vectors * DOUBLES)                                          \
+        for (; key < end; key += k_vectors * DOUBLES)                                                           \
             decode_scores_step(t, key, scale, k_vectors, group);                                                \
     }                                                                                                           \
-    TARGET static void decode_values_##group(const struct attention_tile *t, size_t key, size_t n_keys)         \
+    TARGET static void decode_values_##group(const struct attention_tile *t, size_t key, size_t n_keys, size_t d, \
+                                             size_t end)                                                        \
     {                                                                                                           \
-        size_t d = 0, n = t->a->kv->config.head_size;                                                           \
-        for (; d + (v_vectors - 1) * DOUBLES < n; d += v_vectors * DOUBLES)                                     \
+        for (; d + (v_vectors - 1) * DOUBLES < end; d += v_vectors * DOUBLES)                                   \
             decode_values_step(t, key, n_keys, d, v_vectors, group);                                            \
-        for (; d < n; d += DOUBLES)                                                                             \
+        for (; d < end; d += DOUBLES)                                                                           \
             decode_values_step(t, key, n_keys, d, 1, group);                                                    \
-    }
+    }                                                                                                           \
+    enum { DECODE_DIMS_##group = v_vectors * DOUBLES > KV_PLANE ? v_vectors * DOUBLES : KV_PLANE };
 
 #if defined(TIER_IS_AVX2)
 DECODE_INSTANCE(1, 4, 8)
@@ -242,15 +243,15 @@ DECODE_INSTANCE(7, 2, 2)
 DECODE_INSTANCE(8, 2, 2)
 #endif
 
+#define DECODE_ROW(group) {decode_scores_##group, decode_values_##group, DECODE_DIMS_##group}
 static const struct {
-    void (*scores)(const struct attention_tile *t, size_t n_keys, float scale);
-    void (*values)(const struct attention_tile *t, size_t key, size_t n_keys);
+    void (*scores)(const struct attention_tile *t, size_t key, size_t end, float scale);
+    void (*values)(const struct attention_tile *t, size_t key, size_t n_keys, size_t d, size_t end);
+    size_t dims; /* values are cut at multiples of so many dimensions */
 } decode_instances[GROUP_AT_ONCE] = {
-    {decode_scores_1, decode_values_1}, {decode_scores_2, decode_values_2},
-    {decode_scores_3, decode_values_3}, {decode_scores_4, decode_values_4},
+    DECODE_ROW(1), DECODE_ROW(2), DECODE_ROW(3), DECODE_ROW(4),
 #if !defined(TIER_IS_AVX2)
-    {decode_scores_5, decode_values_5}, {decode_scores_6, decode_values_6},
-    {decode_scores_7, decode_values_7}, {decode_scores_8, decode_values_8},
+    DECODE_ROW(5), DECODE_ROW(6), DECODE_ROW(7), DECODE_ROW(8),
 #endif
 };
 
@@ -274,6 +275,77 @@ TARGET static void clear_sums(const struct attention_tile *t, size_t n_rows)
     memset(t->sums, 0, n_rows * stride * sizeof *t->sums);
 }
 
+/* Keys between two looks for a helper; less than two such steps are not worth sharing. */
+enum { SCORE_KEYS = 512 };
+
+INLINE size_t piece_step(const struct attention_piece *piece)
+{
+    return piece->factors ? DECODE_KEYS : SCORE_KEYS;
+}
+
+/* The first keys of a piece; p has room for DECODE_KEYS probabilities of each head. */
+TARGET static void piece_begin(struct attention_piece *piece, double *p)
+{
+    struct attention_tile t = *piece->tile;
+    size_t n = t.a->kv->config.head_size, group = t.head_end - t.head_begin;
+    size_t key = piece->key_begin, left = piece->key_end - key;
+    size_t count = left < piece_step(piece) ? left : piece_step(piece);
+    if (!piece->factors) {
+        decode_instances[group - 1].scores(&t, key, key + count, 1.0f / sqrtf((float)n));
+    } else {
+        t.p = p;
+        for (size_t g = 0; g < group; g++)
+            encode_p(t.w + g * t.w_stride + key, piece->factors[g], p + g * DECODE_KEYS, count);
+        decode_instances[group - 1].values(&t, key, count, piece->dim_begin, piece->dim_end);
+    }
+    piece->key_begin += count;
+}
+
+/* Halves a piece, if that is worth it: scores by keys, values by dimensions, whose sums stand in the tile and go on. */
+TARGET static bool piece_split(struct attention_piece *piece, struct attention_piece *upper)
+{
+    const struct attention_tile *t = piece->tile;
+    size_t step = piece_step(piece), left = piece->key_end - piece->key_begin;
+    size_t dims = decode_instances[t->head_end - t->head_begin - 1].dims;
+    size_t parts = (piece->dim_end - piece->dim_begin + dims - 1) / dims;
+    *upper = *piece;
+    if (left < 2 * step || (piece->factors && parts < 2))
+        return false;
+    if (piece->factors)
+        piece->dim_end = upper->dim_begin = piece->dim_begin + (parts + 1) / 2 * dims;
+    else
+        piece->key_end = upper->key_begin = piece->key_begin + (left / step + 1) / 2 * step;
+    return true;
+}
+
+/* All of a piece, with whatever help there is. */
+TARGET static void piece_finish(struct attention_piece piece)
+{
+    const struct attention_help *help = piece.tile->a->help;
+    struct attention_piece given;
+    bool has_given = false;
+    for (;;) {
+        if (help && !has_given && help->wanted(help->context) && piece_split(&piece, &given)) {
+            help->give(help->context, &given);
+            has_given = true;
+        }
+        if (piece.key_begin < piece.key_end) {
+            piece_begin(&piece, piece.tile->p);
+        } else if (has_given && help->take_back(help->context)) {
+            piece = given;
+            has_given = false;
+        } else {
+            return;
+        }
+    }
+}
+
+static void decode_piece(const struct attention_piece *piece, double *p)
+{
+    for (struct attention_piece left = *piece; left.key_begin < left.key_end;)
+        piece_begin(&left, p);
+}
+
 TARGET static void decode(const struct attention_tile *tile)
 {
     const struct attention *a = tile->a;
@@ -286,17 +358,12 @@ TARGET static void decode(const struct attention_tile *tile)
         size_t keys[GROUP_AT_ONCE];
         for (size_t g = 0; g < group; g++)
             encode_q(row_q(&t, g), n, t.q + g, group);
-        decode_instances[group - 1].scores(&t, n_keys, 1.0f / sqrtf((float)n));
+        piece_finish((struct attention_piece){.tile = &t, .key_end = n_keys});
         for (size_t g = 0; g < group; g++)
             keys[g] = n_keys;
         all_exponentials(&t, group, keys, factors);
         clear_sums(&t, group);
-        for (size_t key = 0; key < n_keys; key += DECODE_KEYS) {
-            size_t count = n_keys - key < DECODE_KEYS ? n_keys - key : DECODE_KEYS;
-            for (size_t g = 0; g < group; g++)
-                encode_p(t.w + g * t.w_stride + key, factors[g], t.p + g * DECODE_KEYS, count);
-            decode_instances[group - 1].values(&t, key, count);
-        }
+        piece_finish((struct attention_piece){.tile = &t, .factors = factors, .key_end = n_keys, .dim_end = n});
         write_out(&t, group);
     }
 }
@@ -471,4 +538,4 @@ TARGET static void prefill(const struct attention_tile *t)
     write_out(t, n_rows);
 }
 
-const struct attention_tier TIER(attention) = {.decode = decode, .prefill = prefill};
+const struct attention_tier TIER(attention) = {.decode = decode, .prefill = prefill, .piece = decode_piece};

@@ -33,6 +33,7 @@ struct attention_tile {
 struct attention_tier {
     void (*decode)(const struct attention_tile *t);  /* one token, at most ATTENTION_GROUP heads */
     void (*prefill)(const struct attention_tile *t); /* at most ATTENTION_ROWS rows */
+    void (*piece)(const struct attention_piece *piece, double *p); /* p: as in the tile; NULL: never gives any */
 };
 
 extern const struct attention_tier attention_avx2, attention_avx512, attention_neon;

@@ -187,7 +187,7 @@ static void node_attention(const struct worker *worker, const struct node *node)
     struct attention_help help = {help_wanted, help_give, help_take_back, &giver};
     if (a.n_tokens == 0)
         return;
-    a.help = worker->count > 1 ? &help : NULL;
+    a.help = &help;
     struct claim claim;
     size_t n_items = attention_items(&a, worker->count);
     size_t step = (n_items + CLAIM_UNITS_MAX - 1) / CLAIM_UNITS_MAX, n_units = (n_items + step - 1) / step;
@@ -348,7 +348,7 @@ static void run_worker(void *context, unsigned index, unsigned count)
             if (index == 0)
                 run->stop[barrier & 1] = run->cancel && atomic_load_explicit(run->cancel, memory_order_relaxed);
             ahead_seek(&worker, &waiting.ahead, node);
-            waiting.may_help = before && before->kind == NODE_ATTENTION && count > 1;
+            waiting.may_help = before && before->kind == NODE_ATTENTION;
             pool_barrier(run->pool, wait_usefully, &waiting);
             waiting_end(&waiting);
             if (run->stop[barrier++ & 1]) {

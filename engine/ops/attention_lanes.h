@@ -123,15 +123,9 @@ TARGET static void encode_p(const float *w, float factor, double *p, size_t n_ke
 /* Keys of one tile of V: as many as p has room for, because every pass over a tile begins and ends with its sums. */
 enum { DECODE_KEYS = ATTENTION_ROW_STEP * ATTENTION_KEYS / ATTENTION_GROUP };
 
-/* The cache is read once and in order, so every line is requested early into the second-level cache and late into the
- * first. A prefetch cannot fault. */
-enum { KV_AHEAD_L2 = 16384, KV_AHEAD_L1 = 2048, K_AHEAD_L1 = 6144 }; /* bytes */
-
-INLINE void kv_prefetch(const char *at, size_t ahead_l1)
-{
-    __builtin_prefetch(at + KV_AHEAD_L2, 0, 2);
-    __builtin_prefetch(at + ahead_l1, 0, 3);
-}
+/* The cache is read once and in order: lines are requested so early that the hardware, which follows the requests, has
+ * brought most of them into the second-level cache before. A prefetch cannot fault. */
+enum { K_AHEAD = 12288, V_AHEAD = 4096 }; /* bytes */
 
 /* One dimension's part of decode_scores_step. */
 INLINE void add_scores(const uint16_t *const *k, size_t d, const double *q, f64v *sums, const int vectors,
@@ -160,7 +154,7 @@ INLINE void decode_scores_step(const struct attention_tile *t, size_t key, float
     size_t n = t->a->kv->config.head_size, d = 0;
     for (; d + 2 <= n; d += 2, q += 2 * group) { /* a line of each block */
         UNROLL for (int i = 0; i < vectors; i += KV_BLOCK / DOUBLES, line += 64)
-            kv_prefetch(line, K_AHEAD_L1);
+            __builtin_prefetch(line + K_AHEAD, 0, 3);
         add_scores(k, d, q, sums, vectors, group);
         add_scores(k, d + 1, q + group, sums, vectors, group);
     }
@@ -197,7 +191,7 @@ INLINE void decode_values_step(const struct attention_tile *t, size_t key, size_
         UNROLL for (int i = 0; i < vectors; i++) {
             const uint16_t *at = v[i / PLANE_VECTORS];
             if (i % PLANE_VECTORS == 0)
-                kv_prefetch((const char *)at, KV_AHEAD_L1);
+                __builtin_prefetch((const char *)at + V_AHEAD, 0, 3);
             f64v x = lanes_load_f16(at + (size_t)(i % PLANE_VECTORS) * DOUBLES);
             UNROLL for (int g = 0; g < group; g++)
                 sums[g * vectors + i] = lanes_fma(x, lanes_set_double(p[g * DECODE_KEYS]), sums[g * vectors + i]);

@@ -20,11 +20,11 @@ static inline size_t round_up(size_t n, size_t to)
 }
 
 /* Distances of the prefetches, measured: into the second-level cache early, into the first late. The hardware follows
- * requests, but only within a page, so beside arithmetic memory idles whenever a page begins: some lines are requested a
- * page earlier still. */
-enum { PREFETCH_L1 = 3072, PREFETCH_L2 = 8192, PREFETCH_PAGE = PREFETCH_L2 + 4096 };
+ * requests, but only within a page, so beside arithmetic memory idles whenever a page begins: some lines are requested
+ * one or two pages earlier still. */
+enum { PREFETCH_L1 = 4096, PREFETCH_L2 = 10240, PREFETCH_PAGE = 4096 };
 
-/* One weight stream in steps of `bytes`: requests the lines that begin in step i behind x, one of four a page earlier. A
+/* One weight stream in steps of `bytes`: requests the lines that begin in step i behind x, every second one twice. A
  * prefetch cannot fault. */
 __attribute__((always_inline)) static inline void prefetch_step(const uint8_t *x, size_t i, size_t bytes)
 {
@@ -32,8 +32,8 @@ __attribute__((always_inline)) static inline void prefetch_step(const uint8_t *x
     for (size_t at = (i * bytes + 63) / 64 * 64; at < (i + 1) * bytes; at += 64) {
         _mm_prefetch((const char *)x + PREFETCH_L2 + at, _MM_HINT_T1);
         _mm_prefetch((const char *)x + PREFETCH_L1 + at, _MM_HINT_T0);
-        if (at % 256 == 0)
-            _mm_prefetch((const char *)x + PREFETCH_PAGE + at, _MM_HINT_T1);
+        if (at % 128 == 0)
+            _mm_prefetch((const char *)x + PREFETCH_L2 + (at % 256 ? 2 : 1) * PREFETCH_PAGE + at, _MM_HINT_T1);
     }
 }
 

@@ -24,8 +24,8 @@ static inline size_t round_up(size_t n, size_t to)
  * one or two pages earlier still. */
 enum { PREFETCH_L1 = 4096, PREFETCH_L2 = 10240, PREFETCH_PAGE = 4096 };
 
-/* One weight stream in steps of `bytes`: requests the lines that begin in step i behind x, every second one twice. A
- * prefetch cannot fault. */
+/* One weight stream in steps of `bytes`: requests the lines that begin in step i behind x for both caches, the first of x
+ * and every second one behind it by pages too. A prefetch cannot fault. */
 __attribute__((always_inline)) static inline void prefetch_step(const uint8_t *x, size_t i, size_t bytes)
 {
     UNROLL
